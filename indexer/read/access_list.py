@@ -22,7 +22,7 @@ NOBODY: tuple[str, ...] = ()
 MAX_NAMES = 256
 MAX_NAME_LENGTH = 256
 _KINDS = {"users": "user", "groups": "group"}
-MAX_FRONT_MATTER = 16_000  # characters; the YAML parser takes a millisecond for a few hundred
+MAX_FRONT_MATTER = 16_000  # characters, which the YAML parser reads in about 0.05 seconds
 _SEARCHED_CHARACTERS = 4_000
 _EXAMPLE = 'users = ["ann"], groups = ["staff"], or everybody = true'
 
@@ -30,8 +30,8 @@ _EXAMPLE = 'users = ["ann"], groups = ["staff"], or everybody = true'
 def closed_paths(names: Iterable[str]) -> frozenset[str]:
     """Return the lower-case paths of the files and folders that have access lists. `names` are the paths of all files.
 
-    The path of a folder ends with a slash, except for the top folder, which is "". If a list is for a missing file, its
-    name is probably misspelt, so the list applies to the whole folder.
+    The path of a folder ends with a slash, except for the top folder, which is "". A list for a missing file applies to
+    the whole folder, because the name of the file is probably misspelt.
     """
     folded_names = [name.casefold() for name in names]
     targets = [name.removesuffix(FILE) for name in folded_names if name.endswith(FILE)]
@@ -40,16 +40,16 @@ def closed_paths(names: Iterable[str]) -> frozenset[str]:
 
 
 def has_list(path: str, closed: Collection[str]) -> bool:
-    """Return whether a file is an access list or has one. `closed` is the result of `closed_paths`."""
+    """Return whether a file is an access list, or is protected by one. `closed` is the result of `closed_paths`."""
     path = path.casefold()
     folders = accumulate(f"{step}/" for step in path.split("/")[:-1])
     return path.endswith(FILE) or not {path, "", *folders}.isdisjoint(closed)
 
 
 def readers_of(fields: object) -> Readers:
-    """Return the names in an access list, such as `group:staff`, or None for everybody.
+    """Return the users and groups in a parsed access list, such as `group:staff`, or None for everybody.
 
-    `fields` is the parsed list. Raises ValueError if it is invalid.
+    Raises ValueError if the list is invalid.
     """
     if not isinstance(fields, Mapping):
         raise ValueError(f"an access list must be a table with {_EXAMPLE}")
@@ -74,7 +74,7 @@ def readers_of(fields: object) -> Readers:
 
 
 def read_list(body: bytes) -> Readers:
-    """Return the readers that an `.access.toml` file names. Raises ValueError if the file is invalid."""
+    """Parse an `.access.toml` file. Return its users and groups as `readers_of` does. Raises ValueError if invalid."""
     try:
         fields = load_toml(body.decode("utf-8-sig"))
     except ValueError as error:
@@ -83,7 +83,7 @@ def read_list(body: bytes) -> Readers:
 
 
 def checked_names(names: Any) -> Readers:
-    """Check the readers in the response of a reader process. Return them, or `NOBODY` if they are invalid."""
+    """Check the users and groups in the response of a reader process. Return `NOBODY` if they are invalid."""
     if names is None:
         return None
     try:
@@ -118,7 +118,7 @@ def access_keys(text: str) -> Iterator[int]:
 
 
 def readers_in_fields(fields: Mapping[Any, Any], front: str, *, is_toml: bool) -> Readers:
-    """Return the readers that front matter names, or `NOBODY` if it has several lists or an invalid list.
+    """Return the users and groups that front matter allows, or `NOBODY` if it has several lists or an invalid list.
 
     Args:
         fields: the parsed front matter.
@@ -148,7 +148,7 @@ def _keys_within(fields: Any) -> Iterator[Any]:
 
 
 def begins_with_list(text: str) -> bool:
-    """Return whether a text begins with fields that have a key `access`, with or without `---` around the fields."""
+    """Return whether a text begins with front matter that has a key `access`, with or without `---` lines around it."""
     head = visible(text[:MAX_FRONT_MATTER]).lstrip()
     if not _KEY.search(head):
         return False

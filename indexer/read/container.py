@@ -226,7 +226,7 @@ def _tar_members(body: bytes) -> Iterator[tuple[tarfile.TarInfo, tarfile.TarFile
     with file, tarfile.open(fileobj=cast(IO[bytes], _Metered(file, budget)), mode="r|") as archive:
         for info in archive:
             budget.count_file()
-            if len(archive.pax_headers) > _MAX_GLOBAL_HEADERS:  # `tarfile` copies all of them for each file
+            if len(archive.pax_headers) > _MAX_GLOBAL_HEADERS:  # `tarfile` copies these headers for each file
                 raise ParseError(f"more than {_MAX_GLOBAL_HEADERS:,} global headers in the archive")
             yield info, archive
 

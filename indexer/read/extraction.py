@@ -94,7 +94,7 @@ def _checked_section(path: list[Any], anchor: Any, text: Any, marks: list[Any], 
 
 
 def clean_notes(untrusted: object) -> tuple[str, ...]:
-    """Shorten each note of a reader process to one line of 120 characters. Raises TypeError if they are not a list."""
+    """Shorten the notes of a reader process to single lines of 120 characters. Raises TypeError without a list."""
     if not isinstance(untrusted, list | tuple):
         raise TypeError("notes are not a list")
     texts = (one_line(str(note)).replace(";", ",") for note in untrusted[: reader_notes.MAX_NOTES])
@@ -128,7 +128,7 @@ def _clean_anchor(anchor: str | None) -> str | None:
 
 
 def language_of(tag: str | None) -> str | None:
-    """Return the language of a tag in lower case, such as "de" for "de-AT", or None if the tag names no language."""
+    """Return the language of a language tag, such as "de" for "de-AT", or None if the tag names no language."""
     language = primary_language((tag or "").strip())
     return None if language in _NO_LANGUAGE else language
 

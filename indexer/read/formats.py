@@ -24,7 +24,7 @@ OCR_OFF = "OCR is off"
 MAX_SITEMAP_LENGTH = 50 * 1024 * 1024  # decompressed bytes, as defined by sitemaps.org
 MAX_ENTRIES = 50_000
 FUNCTIONS = {reader: table["function"] for reader, table in _READERS.items() if "function" in table}
-TEXT_READERS = _TYPED_BY_NAME | {HTML, PLAIN}  # their formats have no NUL bytes
+TEXT_READERS = _TYPED_BY_NAME | {HTML, PLAIN}  # a file with NUL bytes is refused
 # The media types that a crawl reads. Archives are often copies of pages, and images are often decoration.
 CONTENT_TYPES = frozenset(kind for kind, reader in _READER_BY_TYPE.items() if reader not in (CONTAINER, SCANS))
 OPENAPI = "application/openapi+json"
@@ -75,7 +75,7 @@ def refusal_of(name: str, no_images: str = OCR_OFF, *, is_by_name: bool = False)
     Args:
         name: the file name, with or without folders.
         no_images: the reason not to read images, or "" to read them.
-        is_by_name: whether to refuse a file whose type only its content would tell.
+        is_by_name: whether to refuse a file whose name does not tell its type.
     """
     content_type, suffix = content_type_of(name), PurePosixPath(name.lower()).suffix
     if content_type is None:

@@ -40,7 +40,6 @@ class _Policy(EmailPolicy):
     """A policy that shortens headers before parsing, because long parameters take quadratic time."""
 
     def header_fetch_parse(self, name: str, value: Any) -> Any:
-        """Parse the beginning of a header."""
         return super().header_fetch_parse(name, value[:_MAX_PARSED_CHARS])
 
 

@@ -41,7 +41,7 @@ _import_errors: dict[str, str] = {}
 
 
 def main() -> None:
-    """Confine this process and report the confinement, then answer requests until standard input ends."""
+    """Drop the rights of this process, report the effect, and then answer requests until standard input ends."""
     hide()
     preload()
     gc.freeze()
@@ -129,7 +129,7 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
 
 
 def _note_access_list(content: Extraction) -> Extraction:
-    """Return the content unchanged. If it has no access list, but text that looks like a list, add a reader note."""
+    """Return the content unchanged. If it has no access list, but text that looks like one, add a reader note."""
     sections = content.sections[:_MAX_SECTIONS_SEARCHED]
     texts = list(filter(str.strip, map(_outside_code, sections))) or [section.text for section in sections]
     if content.declared.access is None and looks_like_list("\n".join(texts)):
@@ -199,8 +199,7 @@ def confine(memory: int) -> dict[str, str]:
     head = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0))
     sets = ctypes.create_string_buffer(24)
     has_none = capset is not None and _LIBC.syscall(capset, head, sets) == 0
-    # called only now, because the kernel resets this signal when the rights of a process change
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # `unshare` would have reset this
     _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     version = _apply_landlock()
     return {

@@ -235,9 +235,9 @@ class ReaderProcess:
 
 
 class _IdleProcesses:
-    """The reader processes that no caller uses. A new process takes about a second to start.
+    """The reader processes that no caller uses.
 
-    Therefore, a patient caller first waits for another caller to give its process back.
+    A new process takes about a second to start. A patient caller first waits that long for an idle process.
     """
 
     def __init__(self) -> None:
@@ -248,7 +248,7 @@ class _IdleProcesses:
         self._changed = threading.Condition()
 
     def take(self, *, is_patient: bool) -> ReaderProcess:
-        """Return an idle or new process. If none is idle and `is_patient` is true, wait before starting one."""
+        """Return an idle process, or start one. If `is_patient` is true, first wait for an idle process."""
         with self._changed:
             while is_patient and not self.free and self._lent and self._waited_seconds < self.start_seconds:
                 began = time.monotonic()
@@ -274,9 +274,9 @@ _idle = _IdleProcesses()
 
 @contextmanager
 def borrowed(*, is_patient: bool = False) -> Iterator[ReaderProcess]:
-    """Lend a process for the `with` block. The number of processes is not limited here, so callers must limit it.
+    """Lend a process for the `with` block. If `is_patient` is true, wait about a second before starting a new one.
 
-    If `is_patient` is true and all processes are in use, wait about a second before starting another.
+    Callers must limit the number of processes, because this function does not.
     """
     process = _idle.take(is_patient=is_patient)
     process.is_interrupted = False
@@ -295,10 +295,7 @@ class ReaderPool:
 
     @contextmanager
     def borrowed(self, *, is_patient: bool = True) -> Iterator[ReaderProcess]:
-        """Lend a process for the `with` block, after waiting for a free slot. Raises ParseError if the pool is closed.
-
-        See the function `borrowed` for `is_patient`.
-        """
+        """Lend a process for the `with` block, or wait for one. Raises ParseError if the pool is closed."""
         with _pool_slots, borrowed(is_patient=is_patient) as process:
             self._lent.add(process)
             try:

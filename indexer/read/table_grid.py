@@ -158,8 +158,8 @@ def _divides_groups(upper: Sequence[str], lower: Sequence[str]) -> bool:
 def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequence[str] | None = None) -> bool:
     """Return whether a row has a word above a column of numbers, as a row of column names has.
 
-    If the row also has a word that is neither above numbers nor repeated from the row `above`, two words above numbers
-    are required.
+    If another word is not above numbers, and differs from the text in the row `above`, two words above numbers are
+    required.
     """
     words, is_new = 0, False
     for column, text in enumerate(row):
@@ -177,7 +177,7 @@ def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequen
 
 
 def _numbers_name(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Return whether the numbers in a row can be column names, because they are times, a scale, or above words."""
+    """Return whether the numbers in a row can be column names: they are times, have equal steps, or are above words."""
     columns = [column for column, text in enumerate(row) if _is_value(text)]
     if not columns:
         return True

@@ -171,7 +171,7 @@ def _last_state(line: str) -> str:
 
 
 def _replaces_media(data: dict[str, Any]) -> bool:
-    """Return whether an output is a picture or widget, so that its text is only an alternative to show."""
+    """Return whether an output is a picture or a widget, whose text is only a substitute."""
     is_media = any(name.startswith(("image/", "video/", "audio/", "application/")) for name in data)
     return is_media and "<table" not in _text(data.get("text/html"))
 
@@ -251,7 +251,7 @@ def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
 
 
 def _clean(rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:
-    """Yield rows, with the text of each cell on one line. Yield [] for one or more empty rows between others."""
+    """Yield rows whose cells are single lines. Consecutive empty rows become one empty list."""
     is_gap = True
     for row in rows:
         if len(row) > _MAX_COLUMNS:
@@ -281,7 +281,7 @@ def read_csv(body: bytes, charset: str | None) -> Extraction:
         return csv.reader(file, delimiter=delimiter, escapechar=escape, skipinitialspace=True)
 
     def consistency(delimiter: str) -> int:
-        """Return the largest number of sample rows that a delimiter splits into equally many cells, at least two."""
+        """Return how many sample rows a delimiter splits into the most common number of cells above one."""
         counts = Counter(len(row) for row in islice(rows(sample, delimiter), _SAMPLE_ROWS) if len(row) > 1)
         return max(counts.values(), default=0)
 

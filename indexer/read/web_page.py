@@ -206,7 +206,7 @@ _BARE_AMPERSAND = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F
 def listed_links(body: bytes, argument: str | None) -> dict[str, Any]:
     """Read a sitemap, a feed or a list of addresses in plain text. Raises ParseError if it is invalid.
 
-    Returns: `addresses`, a list of [name of the XML element, such as `url` or `item`, address].
+    Returns: `addresses`, a list of [element name, such as `url` or `item`, address].
     """
     try:
         for _ in range(2):

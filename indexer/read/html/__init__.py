@@ -1,1 +1,1 @@
-"""Extract the text of HTML pages as sections. Furniture is removed: navigation, controls, adverts and other boxes."""
+"""Extract the text of HTML pages as sections. Furniture, such as navigation, controls and adverts, is removed."""

@@ -154,7 +154,7 @@ def _is_bar(tag: Element, marked: set[str]) -> bool:
 
 
 def _ends_page(tag: Element) -> bool:
-    """Return whether no text follows an element. In <main>, <article>, <section>, <td> and <li>, return False."""
+    """Return whether no text follows an element. Return False within <main>, <article>, <section>, <td> and <li>."""
     for around in (tag, *tag.parents()):
         parent = around.parent
         if around.name in ("main", "article", "section", "td", "li"):

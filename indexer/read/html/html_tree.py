@@ -24,13 +24,13 @@ _MAX_DEPTH = 200_000
 _SHADOW_ROOT = re.compile("shadowrootmode", re.IGNORECASE)
 _HEADING_TAG = re.compile(r"<(/?)h([1-6])\b", re.IGNORECASE)
 NOT_TEXT = frozenset({"script", "style", "template"})
-# Any other element, such as <main>, ends the head if `</head>` is missing. libxml2 does not know newer elements.
+# elements that may be in <head>; libxml2 does not know that newer elements, such as <main>, end a head without </head>
 _IN_HEAD = frozenset("base basefont bgsound link meta noframes noscript script style template title body".split())
 _NO_ATTRIBUTES: Mapping[str, str] = {}  # faster than the empty mapping of lxml
 
 
 class Element:
-    """An HTML element. It refers to its parent weakly, so that reference counting alone can free a tree."""
+    """An HTML element. Its reference to its parent is weak, so that a tree is freed without the garbage collector."""
 
     __slots__ = ("__weakref__", "_parent", "attributes", "children", "depth", "name")
 
@@ -76,7 +76,7 @@ class Element:
         return _class_names(self.get("class"))
 
     def nodes(self, excluded_names: Collection[str] = ()) -> Iterator["Element | str"]:
-        """Yield all descendants in document order, except elements with an excluded name and the content of these."""
+        """Yield the descendants in document order. Skip elements with an excluded name, and everything in them."""
         todo = self.children[::-1]
         while todo:
             node = todo.pop()
@@ -103,7 +103,7 @@ class Element:
         return texts([self], lambda node: node.name in NOT_TEXT, MAX_NODES)
 
     def fill(self, children: Sequence["Element | str"]) -> None:
-        """Replace the children. Previous children and their descendants get no parent, unless they were moved."""
+        """Replace the children. Elements that are no longer in the tree, and their descendants, lose their parent."""
         before, self.children = self.children, [*children]
         ids = set(map(id, children))
         for node in before:
@@ -293,5 +293,5 @@ def parse_html(markup: str) -> HtmlTree:
         if _SHADOW_ROOT.search(markup):
             _show_shadow_roots(elements)
         return tree
-    finally:  # parser and target refer to each other, which would keep the page in memory
+    finally:  # break the reference cycle between parser and target, which would keep the page in memory
         tree, elements, open_elements = HtmlTree(), [], []

@@ -72,7 +72,7 @@ def is_noise(tag: Element) -> bool:
         return not _is_box(tag)
     if name == "form":  # a <form> with paragraphs or headings may contain the text of the whole page
         return not tag.contains(PAGE_ELEMENTS)
-    if name == "label":  # a short <label> is noise, except for a disabled control, as in task lists
+    if name == "label":  # a short <label> is noise, unless its control is disabled, as in task lists
         text = tag.short_text(MAX_LABEL_CHARS)
         if text is None or len(WORD.findall(text)) >= MIN_SENTENCE_WORDS:
             return False
@@ -182,7 +182,7 @@ def is_in_sentence(link: Element) -> bool:
 
 
 def content_of(tag: Element) -> list[Element | str]:
-    """Return the children of an element, without edit links and badges in headings and language names next to code."""
+    """Return the children of an element, without edit links and badges of headings, and language names above code."""
     children = tag.children
     if tag.name in TITLES:
         words = [position for position, node in enumerate(children) if not _is_edit_link(node)] or [0]

@@ -121,7 +121,7 @@ def _is_content(control: Element) -> bool:
 
 
 def _name_panels(controls: Sequence[Element], links: Sequence[Element], ids: Mapping[str | None, Element]) -> None:
-    """Insert the text of each tab before its panel. If tabs do not refer to panels, both are matched by order."""
+    """Insert the text of each tab before its panel. If tabs do not refer to panels, match them by their order."""
     bars: dict[int, tuple[Element, list[Element]]] = {}
     for tab in {id(tab): tab for tab in (*controls, *links)}.values():
         if tab.parent is not None and tab.get("role") != "tablist":
@@ -250,7 +250,7 @@ def _referenced_ids(control: Element) -> Iterator[str]:
 
 
 def _target(control: Element, ids: Mapping[str | None, Element]) -> Element | None:
-    names = (*_referenced_ids(control), f"by {control.get('id')}")  # "by": the panel refers to its tab
+    names = (*_referenced_ids(control), f"by {control.get('id')}")  # a panel may refer to its tab by `aria-labelledby`
     return next((ids[name] for name in names if name in ids), None)
 
 

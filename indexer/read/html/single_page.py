@@ -379,10 +379,10 @@ def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
         parent.remove(parents_of_removed)
 
 
-def _inner(outer: Element, sizes: Sizes) -> Element | None:
+def _child_with_prose(element: Element, sizes: Sizes) -> Element | None:
     """Return the child that contains nearly all prose of an element, or None if no child does."""
-    total = sizes[id(outer)]
-    for node in outer.tags:
+    total = sizes[id(element)]
+    for node in element.tags:
         inner = sizes.get(id(node)) if node.name in _CONTAINERS else None
         if inner is not None and inner.prose and inner.prose >= 0.85 * total.prose:
             return node if inner.bare >= 0.75 * total.bare else None
@@ -415,7 +415,7 @@ def layout_cell(tree: HtmlTree) -> Element | None:
     cell, sizes = None, measure(tree.body)
     while element is not None:
         cell = element if element.name == "td" else cell
-        element = _inner(element, sizes)
+        element = _child_with_prose(element, sizes)
     return cell
 
 

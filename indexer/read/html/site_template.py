@@ -102,8 +102,8 @@ class _Texts:
         """Measure the texts from the index `begin` to the index `end`, which is exclusive.
 
         Returns: (the texts joined to one line, or None for a long block; the number of characters outside links;
-        whether the texts are a link bar). At least half of a link bar is in links, and also at least half of each of
-        its lines that has a sentence outside links.
+        whether the texts are a link bar). In a link bar, at least half of the text is in links, and also of each line
+        that has a sentence outside links.
         """
         end = len(self._texts) if end < 0 else end
         length, bare = self._lengths[end] - self._lengths[begin], self._bare[end] - self._bare[begin]

@@ -255,7 +255,7 @@ class _Reader:
         counts = _COLUMN.findall(spec[1] or spec[2] or "") if spec else []
         styles = [style for count, style in counts for _ in range(min(int(count[:3] or 1), _MAX_SPAN))] or [""] * first
         is_head = "header" in options or (len(styles) == first and len(lines) > 1 and lines[0] != "" == lines[1])
-        html, used, below = ["<table><tr>"], 0, [0] * (_MAX_SPAN + 1)  # `below[n]`: columns filled n + 1 rows below
+        html, used, below = ["<table><tr>"], 0, [0] * (_MAX_SPAN + 1)  # columns that cells fill in the next rows
         for width, rows, style, words in cells:
             if used >= len(styles):
                 html.append("</tr><tr>")
@@ -271,7 +271,6 @@ class _Reader:
         return "".join((*html, "</table>"))
 
     def _inline(self, text: str) -> str:
-        """Convert the inline markup of a text to HTML."""
         return self._unmarked(escape(self._replaced(text), quote=False), 0)
 
     def _unmarked(self, text: str, depth: int) -> str:

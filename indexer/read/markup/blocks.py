@@ -81,7 +81,7 @@ _colon_fence = make_fence_rule(markers=(":",), disallow_marker_in_info=())
 
 
 def _line_at(state: StateBlock, line: int, signs: str = "") -> str:
-    """Return the text of a line. If `signs` are given, return "" unless one of them begins the line, or for code."""
+    """Return the text of a line. If `signs` are given, return "" for code, or if the line begins with no such sign."""
     text = state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]].rstrip()
     return text if not signs or (text[:1] in signs and not state.is_code_block(line)) else ""
 
@@ -90,7 +90,7 @@ def _push_text(state: StateBlock, text: str, *, is_literal: bool = False, is_hid
     """Append a paragraph to the tokens. If `is_hidden`, omit its <p> tags."""
     if not text.strip():
         return
-    # `paragraph_open` would not do, because consecutive paragraphs in a tight list would be joined to one line
+    # The type is not `paragraph_open`, because consecutive paragraphs in a tight list would be joined to one line.
     opening = state.push("line_open", "p", 1)
     inline = state.push("inline", "", 0)
     inline.content, inline.children = ("", [Token("text", "", 0, content=text)]) if is_literal else (text, [])
@@ -272,7 +272,7 @@ def read_highlight(state: StateBlock, start: int, end: int, silent: bool) -> boo
 
 
 def _closing_line(state: StateBlock, start: int, end: int, closing: re.Pattern[str], key: str) -> int:
-    """Return the first line below `start` that matches, or 0. A failure sets `env[key]`, and ends further searches."""
+    """Return the first line below `start` that matches, or 0. Once a search has failed, `key` prevents further ones."""
     for line in range(start + 1, 0 if state.env.get(key) else end):
         if closing.match(state.src, state.bMarks[line], state.eMarks[line]):
             return line

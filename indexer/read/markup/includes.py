@@ -76,7 +76,7 @@ class Includes:
         """Find the documents that include other files.
 
         Args:
-            files: the readers of each file, by its path from the top of the source.
+            files: the users and groups that may read each file, by its path in the source.
             load: a function that returns the content of a file, or None if the file cannot be read.
             max_bytes: the size limit of a document together with its included files.
         """
@@ -130,7 +130,7 @@ class _Document:
         self._attributes = INTRINSIC | {"docdir": f"/{dirname(path)}"}
 
     def lines(self, lines: Sequence[str], paths: tuple[str, ...]) -> Iterator[str]:
-        """Yield the lines of a file, except in false conditionals. `paths` are its own path and those around it."""
+        """Yield the lines of a file, except in false conditionals. `paths` leads from the document to this file."""
         hidden = list[bool]()
         for line in lines:
             if condition := _CONDITION.match(line):

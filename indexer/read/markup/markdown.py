@@ -71,7 +71,7 @@ _emojize(":tada:", language="alias")  # loads the table of names, because reader
 
 
 class _Mark(NamedTuple):
-    """Parsed inline markup, which ends at `end`: its text, HTML, or `span` of text that is to be parsed."""
+    """The result of parsing inline markup up to `end`: text, HTML, or the `span` of a text to be parsed further."""
 
     end: int
     text: str = ""
@@ -254,7 +254,7 @@ def _before_inline(state: StateCore) -> None:
 
 
 def _without_id(heading: Token, content: str) -> str:
-    """Return the text of a heading without attributes such as `{#id}` at its end. Give the heading the id in these."""
+    """Return the text of a heading without attributes such as `{#id}` at its end. Set the heading's id."""
     begin = max(content.rfind("{"), content.rfind(" [") + 1, content.rfind(" :id=") + 1)
     attributes = _attributes_in(_ATTRIBUTES.fullmatch(content, begin) if begin >= 0 else None)
     if comment := _HEADING_ID.match(content, begin - 1):

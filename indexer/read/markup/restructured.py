@@ -131,7 +131,7 @@ for _name in ("code-block", "sourcecode", "class"):
 
 
 class _Options(dict[str, Any]):
-    """The option validators of a directive. Unknown options are accepted, or docutils would drop the directive."""
+    """Validators of a directive's options. Unknown options are accepted; otherwise, docutils drops the directive."""
 
     def __missing__(self, name: str) -> Any:
         """Return a validator that accepts any value of an unknown option."""

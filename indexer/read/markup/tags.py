@@ -16,7 +16,7 @@ _SHOWN = frozenset(
     "title subtitle label header heading headline caption cap summary desc description question answer alt alt_text "
     "text content message tooltip term name children tabName filename file".split()
 )
-_TITLES = _SHOWN - {"name", "header"}  # the value of these two may be the name of a field
+_TITLES = _SHOWN - {"name", "header"}  # `name` and `header` may contain the name of a field
 _TECHNICAL = re.compile(
     r"(?:.*(?:id|key|class|className|style|colou?r|icon|href|src|source|url|link|width|height|size|lang|language|value)"
     r"|to|as|is|ref|rel|variant|theme|mode|slot|method|role|align|target|cols?|position)",
@@ -49,8 +49,8 @@ Tag = tuple[int, str]
 def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag | None:
     """Return the end and the visible text of the tag, comment or expression at `start`, or None if there is none.
 
-    `environment` counts the characters of searches for closing tags that fail. Their number is limited, so that hostile
-    texts take linear time.
+    `environment` counts the characters read by failed searches. Their number is limited, so that hostile texts take
+    linear time.
     """
     opening = source[start : start + 3]
     if opening.startswith("{{"):
