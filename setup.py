@@ -1,7 +1,7 @@
-"""The part of the build that pyproject.toml cannot say: a wheel carries the native library of its architecture.
+"""Build wheels that contain the native library of an architecture.
 
-Without a C++ compiler the wheel is made without it, and the library is compiled when it is first needed. For another
-architecture, name its compiler in CXX and its platform with --plat-name, as scripts/release does.
+If no C++ compiler is installed, the wheel has no library, and the library is compiled on the user's machine at the
+first use. To build for another architecture, set CXX to a cross-compiler and pass --plat-name, as scripts/release does.
 """
 
 import sys
@@ -16,10 +16,10 @@ from embedder.engines import library
 
 
 class BuildWithLibrary(build_py):
-    """Compiles the library into the folder that becomes the wheel; an editable installation does without."""
+    """Compile the native library into the folder that becomes the wheel. Editable installations have no library."""
 
     def run(self) -> None:
-        """Copy the packages, then add the library."""
+        """Copy the packages, and add the library."""
         super().run()
         if not self.editable_mode and library.find_compiler():
             machine = self.get_finalized_command("bdist_wheel").plat_name.partition("-")[2] or library.architecture()
@@ -28,24 +28,24 @@ class BuildWithLibrary(build_py):
 
 
 class PlatformWheel(bdist_wheel):
-    """Named for the platform, as the library is of one, and for every Python, as ctypes loads it."""
+    """Tag a wheel with its platform, but for all Python versions, because the library is loaded with ctypes."""
 
     def finalize_options(self) -> None:
-        """Say that there is more than Python in it."""
+        """Mark the wheel as not pure Python if it contains a library."""
         super().finalize_options()
         self.root_is_pure = library.find_compiler() is None
 
     def get_tag(self) -> tuple[str, str, str]:
-        """Return the interpreter, ABI and platform that the wheel is for."""
+        """Return the tags for interpreter, ABI and platform."""
         python, abi, platform = super().get_tag()
         return (python, abi, platform) if self.root_is_pure else ("py3", "none", platform)
 
 
 class WithLibrary(Distribution):
-    """Is installed where code of a platform belongs."""
+    """Install the packages in the folder for platform-specific code."""
 
     def has_ext_modules(self) -> bool:
-        """Return whether there is more than Python in it."""
+        """Return whether the wheel contains a library."""
         return library.find_compiler() is not None
 
 

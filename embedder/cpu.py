@@ -21,7 +21,7 @@ _FOR_TORCH = {
     "GOMP_SPINCOUNT": "1000",
     "LRU_CACHE_CAPACITY": "1024",  # compiled oneDNN operations, one per tensor shape, that each thread caches
 }
-_FOR_TORCH_ON_ARM = {"DNNL_DEFAULT_FPMATH_MODE": "BF16", "THP_MEM_ALLOC_ENABLE": "1"}  # from the AWS Graviton guide
+_FOR_TORCH_ON_ARM = {"DNNL_DEFAULT_FPMATH_MODE": "BF16", "THP_MEM_ALLOC_ENABLE": "1"}  # advice of AWS for Graviton
 
 _AVX2 = frozenset({"avx2", "fma"})
 _AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
@@ -44,8 +44,8 @@ ARM_ISAS = {
 GENERIC = "generic"
 BF16_ISAS = frozenset({"amx", "avx512_bf16", "neon_mmla"})
 INT8_ISAS = BF16_ISAS | {"avx512_vnni", "avx_vnni", "neon_dot"}
-# "avx512_bf16" is selected by default only if the processor has SSE4A, which only AMD's have. On Intel's, the bf16
-# instruction vdpbf16ps is slower than fp32 multiply-adds: 53 against 88 GMAC/s on one core of a Xeon with AMX.
+# "avx512_bf16" is selected by default only if the processor has SSE4A, which only AMD processors have. On Intel
+# processors, the bf16 instruction vdpbf16ps is slower than fp32: 53 against 88 GMAC/s on one core of a Xeon with AMX.
 _NEEDED_BY_DEFAULT = {"avx512_bf16": frozenset({"sse4a"})}
 
 # feature → index of the cpuid leaf in glibc, index of the register in (eax, ebx, ecx, edx), bit

@@ -38,7 +38,7 @@ class DocumentTokens(NamedTuple):
 
     @classmethod
     def concatenate(cls, blocks: Sequence["DocumentTokens"]) -> "DocumentTokens":
-        """Concatenate the vectors and signs of at least one block."""
+        """Concatenate blocks of texts in order. `blocks` must not be empty."""
         return cls(*(np.concatenate(values) for values in zip(*blocks, strict=True)))
 
     def of(self, indices: npt.NDArray[np.integer]) -> "DocumentTokens":
@@ -80,8 +80,8 @@ def maxsim(query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: n
     with the token's original vector is about 0.8, so scores stay below 1. `NativeEngine.maxsim` is faster.
 
     Args:
-        query: tokens of unit length, float32 (tokens, width).
-        signs: tokens of all passages, from `to_signs`.
+        query: vectors of the query's tokens, of unit length, float32 (tokens, width).
+        signs: signs of the token vectors of all passages, from `to_signs`.
         starts: index in `signs` of each passage's first token, int64 (n,).
         counts: number of tokens of each passage, int32 (n,).
 
@@ -100,7 +100,7 @@ def maxsim(query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: n
 
 
 def check_passages(query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]) -> None:
-    """Raise ValueError if the arguments of `maxsim` do not fit together. The C++ kernel does not check them."""
+    """Raise ValueError if types or shapes of arguments of `maxsim` are wrong. The C++ kernel does not check them."""
     if signs.ndim != 2 or signs.shape[1] * 8 != query.shape[1] or not signs.flags.c_contiguous:
         raise ValueError(f"the tokens of passages have shape {signs.shape}, not (n, {query.shape[1]} / 8)")
     for array, kind in ((starts, np.int64), (counts, np.int32)):

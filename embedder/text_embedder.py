@@ -63,7 +63,7 @@ class Embedder:
 
     @cached_property
     def _document_engine(self) -> "NativeEngine | TorchEngine":
-        """The engine for documents. If it is not the engine for queries, it is started at the first access."""
+        """The engine for documents. A separate engine is started at the first access if precisions differ."""
         return self._query_engine if self.plan.queries is self.plan else start_engine(self.plan)
 
     def twin(self) -> "Embedder":
@@ -190,7 +190,7 @@ class CrossEncoder:
     """
 
     def __init__(self, config: EmbedderConfig) -> None:
-        """Load the cross-encoder of a config, whose `pairs` must be true."""
+        """Load the cross-encoder that `config` names. `config.pairs` must be true."""
         self.plan = Plan(config)
         self.spec = self.plan.spec
         self.name = self.spec.name
@@ -199,7 +199,7 @@ class CrossEncoder:
         self._engine = start_engine(self.plan)
 
     def logits(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
-        """Return the logit, float32 (n,), of each pair's token ids. Raises EmbedderError for NaN or infinity."""
+        """Return the logits, float32 (n,), for the token ids of n pairs. Raises EmbedderError if one is not finite."""
         if not rows:
             return np.empty(0, np.float32)
         return check_finite(self._head(self._engine.encode(rows)[0]), self.name)

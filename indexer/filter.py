@@ -63,7 +63,7 @@ class Filter:
 
     `path` is like `url_prefix`, without scheme and host. `versions.resolve_versions` replaces `version` with addresses.
     `metadata` is case-sensitive. `readers` has the user and group names of the caller: each access list of a document
-    must contain one. If `readers` is None, access lists are ignored. A filter in each set of `also` must match too.
+    must contain one. If `readers` is None, access lists are ignored. One filter in each set of `also` must match too.
     """
 
     source: tuple[str, ...] = ()

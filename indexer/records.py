@@ -21,7 +21,7 @@ Readers = tuple[str, ...] | None  # names in an access list; None means everybod
 
 
 class AccessLists(NamedTuple):
-    """Access lists of a document, with `user:NAME` and `group:NAME`. A reader must be in both. None admits all."""
+    """Access lists of a document, with `user:NAME` and `group:NAME`. Readers must be in both lists. None admits all."""
 
     external: Readers = None
     declared: Readers = None
@@ -130,7 +130,7 @@ class PageState(StrEnum):
 
 
 class Outcome(NamedTuple):
-    """The state of a page after a build. `reasons` are notes on an indexed page, or why a page is not indexed."""
+    """The state of a page after a build, with notes on an indexed page or the reasons why a page is not indexed."""
 
     state: PageState
     reasons: tuple[str, ...] = ()
@@ -205,12 +205,12 @@ class Section:
     path: tuple[str, ...]  # headings, outermost first
     anchor: str | None
     text: str
-    marks: tuple[tuple[int, str], ...] = ()  # (offset, fragment) of each id in the text
+    marks: tuple[tuple[int, str], ...] = ()  # (offset, id) of each HTML element with an id
     blocks: tuple[SectionBlock, ...] = ()
 
 
 def anchor_at(section: Section, offset: int) -> str | None:
-    """Return the fragment of the last id at or before an offset in a section's text, or else the section's anchor."""
+    """Return the id of the last element that begins at or before an offset in the text, or else the section's id."""
     before = bisect_right(section.marks, offset, key=itemgetter(0))
     return section.marks[before - 1][1] if before else section.anchor
 

@@ -32,7 +32,7 @@ def raise_at(number: int) -> Iterator[None]:
             try:
                 raise error
             finally:
-                del error  # the traceback of the exception refers to this frame, whose variable would keep it alive
+                del error  # otherwise this frame, which the traceback refers to, would keep the exception alive
 
     signal.signal(number, stop)
     try:

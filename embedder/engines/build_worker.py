@@ -33,7 +33,7 @@ from embedder.model.spec import ModelSpec
 
 
 def main() -> None:
-    """Build a package. The first command-line argument describes it as JSON."""
+    """Build the package that the first command-line argument describes in JSON."""
     request: dict[str, Any] = json.loads(sys.argv[1])
     folder = Path(request["folder"])
     # Compilers and libraries must not use standard input and output, which are pipes to the caller.

@@ -2,8 +2,8 @@
 
 Kernels are compiled separately for each instruction set. A wheel's library has kernels for all instruction sets of an
 architecture, and the engine selects one at run time. A library that is compiled on the user's machine has kernels for
-one. The ctypes declarations repeat native/interface.h. The build of the wheel imports this module, so it imports only
-the standard library and `errors`.
+one. The ctypes declarations repeat native/interface.h. This module may import only the standard library and `errors`,
+because setup.py imports it to build the wheel.
 """
 
 import ctypes
@@ -170,7 +170,7 @@ class CStep(ctypes.Structure):
 
 
 def load_library(path: Path) -> ctypes.CDLL:
-    """Load a library and declare its functions. Raises OSError, or PackageError if its interface is not this one."""
+    """Load a library and declare its functions. Raises OSError, or PackageError for another version's library."""
     library = ctypes.CDLL(str(path))
     ours = [ABI_VERSION, ctypes.sizeof(CShape), ctypes.sizeof(CStep), PANEL, *INTERLEAVE[architecture()].values()]
     try:

@@ -93,7 +93,7 @@ class NativeEngine:
             raise PackageError(f"the library {library_file} has no kernels for {isa}: remove it to build it again")
 
     def twin(self) -> "NativeEngine":
-        """Return an engine that shares the weights of this one but has separate threads."""
+        """Return an engine that shares the weights of this engine but has separate threads."""
         twin = copy.copy(self)
         twin._start()
         return twin

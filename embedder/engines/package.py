@@ -63,7 +63,7 @@ def check_private(path: Path) -> None:
 
 
 def ensure_package(plan: Plan, key: PackageKey, report: Callable[[str], None] = lambda stage: None) -> Path:
-    """Return the folder of a plan's verified package. If the package or the native library is missing, build it first.
+    """Return the folder of a plan's verified package. A missing package or native library is built first.
 
     Raises ModelError, CompilerMissing, CacheError, or PackageError if a package is damaged or cannot be written.
 

@@ -14,7 +14,7 @@ from embedder.engines.library import architecture, has_wheel_library, layout_of_
 from embedder.errors import EmbedderError, PrecisionError, TorchMissing
 from embedder.model.spec import ModelSpec, read_cross_encoder, read_spec
 
-RECIPE = 10  # version of the packages; increment if the build changes except in the C++ sources, which are hashed
+RECIPE = 10  # increment if packages change for another reason than C++ sources, which are hashed
 AOT_FILE = "model.pt2"
 MAX_MEASURED_WIDTH = 384  # dimensions; the accuracy of int8 queries was measured up to this width
 _PROMPTS = ("query_prompt", "document_prompt")
@@ -22,7 +22,7 @@ _PROMPTS = ("query_prompt", "document_prompt")
 
 @dataclass(frozen=True, slots=True)
 class PackageKey:
-    """Everything that determines the files of a package, which are a compiled model or the native library."""
+    """Everything that determines the content of a package. A package is a compiled model or the native library."""
 
     model: str
     engine: str

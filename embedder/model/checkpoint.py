@@ -44,7 +44,7 @@ _Sizes = dict[str, tuple[int, ...]]
 
 
 class Weights(Tensors):
-    """A mapping from names to weights. Access raises ModelError if a weight is missing or damaged or does not fit."""
+    """A mapping from names to weights. Access raises ModelError if a weight is missing or damaged or misshapen."""
 
     def __init__(self, loaders: _Loaders, sizes: _Sizes, misfit: str) -> None:
         super().__init__(loaders)

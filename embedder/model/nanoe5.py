@@ -175,7 +175,7 @@ def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
     return tokenizer
 
 
-@lru_cache(1)  # the tokenizer takes 250 MB, and forked processes share a cached one
+@lru_cache(1)  # forked processes share the 250 MB of the cached tokenizer
 def _tokenizer(path: Path) -> tokenizers.Tokenizer:
     file = _read(path)
     begin, end, _, unknown = file.special

@@ -59,7 +59,7 @@ class Shape:
     eps: float
     gelu: str  # "none" or "tanh", the argument `approximate` of torch.nn.functional.gelu
     relative_buckets: int = 0
-    types: int = 1  # number of token types; row of the embedding table = token id + token type × vocabulary size
+    types: int = 1  # number of token types; an id in the input is token + token type × vocabulary size
     # The fields below are for ModernBERT. In a layer with local attention, a token attends to `window` tokens on each
     # side. The others, every `global_every`-th layer, have global attention.
     global_every: int = 0
@@ -119,7 +119,7 @@ def _first_position(config: Mapping[str, Any]) -> int:
 
 
 def _modern_shape(config: Mapping[str, Any]) -> Shape | None:
-    """Return the sizes and options in a ModernBERT config of transformers 4 or 5, or None if one is not supported."""
+    """Return the sizes and options in a ModernBERT config of transformers 4 or 5, or None if unsupported."""
     activation = config.get("hidden_activation", "gelu")
     layers, every = config["num_hidden_layers"], int(config.get("global_attn_every_n_layers") or 3)
     if kinds := config.get("layer_types"):

@@ -216,7 +216,7 @@ def _encode_in_batches(
         while stop < len(texts) and size + sizes[stop] <= _MAX_BATCH_CHARS:
             size += sizes[stop]
             stop += 1
-        if stop == start + 1 and isinstance(texts[start], str):  # encode_batch would start a thread pool
+        if stop == start + 1 and isinstance(texts[start], str):  # encode_batch would start threads for one text
             yield tokenizer.encode(texts[start], add_special_tokens=special)
         elif special:
             yield from tokenizer.encode_batch_fast(texts[start:stop])

@@ -290,7 +290,7 @@ def _join_small_units(units: list[_Unit], counts: list[int], size: int) -> tuple
 
 
 def _cheapest_ends(costs: Sequence[float], counts: Sequence[int], size: int) -> list[int]:
-    """Choose the pieces with the lowest total cost. Return the index of the unit after each piece."""
+    """Divide units into the pieces with the lowest total cost. Return the index after the last unit of each piece."""
     tokens_before = [0, *accumulate(counts)]
     best_cost = [0.0]
     best_start = [0]

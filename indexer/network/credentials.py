@@ -122,7 +122,7 @@ class Credential:
 
 
 def credential_for(source: str, credentials: Iterable[Credential]) -> Credential | None:
-    """Return the credential for the origin of a source, or for the same host over https. Returns None if both lack."""
+    """Return the credential for the origin of a source, or for the same host over https, or None if neither exists."""
     url = normalise(source.removeprefix("git+"), "") if "://" in source else None
     host = urlsplit(url).netloc if url else ""
     origins = (origin(url), f"https://{host}") if url else ()
@@ -238,7 +238,7 @@ class Session:
         place, host = self._credential.cookies, urlsplit(self._credential.origin).hostname or ""
         if place is None:
             return
-        for number, line in enumerate(place.read().split("\n"), start=1):  # splitlines would split values
+        for number, line in enumerate(place.read().split("\n"), start=1):  # splitlines would also split within values
             line = line.removesuffix("\r").removeprefix(_HTTP_ONLY)
             if not line.strip() or line.startswith("#"):
                 continue

@@ -35,7 +35,7 @@ _PARAMETER = re.compile(r"(?:;|%3B)([\w.$-]{1,60})(?:=|%3D)([^;/]{1,500})", re.I
 
 
 def normalise(base: str, href: str, *, keep_session: bool = False) -> str | None:
-    """Resolve a link against its base, and normalise it. Returns None if it is over 2,000 characters, or not http(s).
+    """Resolve and normalise a link. Returns None if the address has over 2,000 characters or is not http or https.
 
     Args:
         base: absolute address of the page with the link, or empty if the link is absolute.
@@ -72,7 +72,7 @@ def on_site(url: str, site: str) -> str:
 
 
 def has_user(url: str) -> bool:
-    """Return whether an address contains a user name or password. It need not be normalised."""
+    """Return whether an address contains a user name or password. The address need not be normalised."""
     return _USER.match(url.translate(_DROPPED)) is not None
 
 

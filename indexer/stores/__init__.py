@@ -1,4 +1,4 @@
-"""Store generations in an index folder or on a Milvus server. Both have a class with the same methods.
+"""Store generations in an index folder or on a Milvus server. The classes for both have the same methods.
 
 Every build writes to an index folder, because only the folder has the data for the next build. Afterwards, the build
 may also publish the generation to Milvus. This package may import `generation` and `publish`.

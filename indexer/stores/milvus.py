@@ -340,13 +340,13 @@ def constraints(query: LexicalQuery) -> list[str]:
 
 
 def has_phrases(words: str, required: Sequence[Clause]) -> bool:
-    """Return whether search terms from `words_of` contain each required phrase, as stemmed in any of the languages."""
+    """Return whether search terms from `words_of` contain each required phrase, stemmed as in at least one language."""
     return all(
         any(f" {' '.join(map(_token, reading))} " in f" {words} " for reading in clause.readings) for clause in required
     )
 
 
 def _either(readings: Readings) -> str:
-    """Return an expression for passages that contain all words of a phrase, as stemmed in any of the languages."""
+    """Return an expression for passages that contain all words of a phrase, stemmed as in at least one language."""
     tests = [" and ".join(f"text_match(words, '{_token(term)}')" for term in dict.fromkeys(one)) for one in readings]
     return tests[0] if len(tests) == 1 else f"({' or '.join(f'({test})' for test in tests)})"

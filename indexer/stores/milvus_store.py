@@ -171,7 +171,7 @@ class MilvusStore:
         """Remove a generation, complete or not."""
         if generation_id in self._all():
             collection = self._address.collection(generation_id)
-            for name in (records_of(collection), collection):  # the manifest first, so that the rest is incomplete
+            for name in (records_of(collection), collection):  # a generation without manifest is incomplete
                 self._milvus.call("drop_collection", name, timeout=_WRITE_TIMEOUT_S)
 
     def close(self) -> None:
@@ -338,7 +338,7 @@ class MilvusGeneration:
             yield [(row["row"], row["text"].encode())]
 
     def survey(self, filter: Filter | None = None) -> list[DocumentFacts]:
-        """Return the columns that filters can test, of all documents that match a filter."""
+        """Return the columns that filters can test, such as `language`, for all documents that match a filter."""
         abouts = (row["about"] for row in self._select(["about"], filter, test="position == 0"))
         return [DocumentFacts(*map(about.get, DocumentFacts._fields)) for about in abouts]
 

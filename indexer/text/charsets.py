@@ -135,7 +135,7 @@ def _guess(body: bytes) -> str:
     high = sum(map(len, runs))
     if high > 1.5 * len(runs) or len(_LETTER.findall(sample)) < 2 * high:
         return detected
-    # here, bytes above 127 are mostly single and between ASCII letters, as accented letters are
+    # bytes above 127 are single and surrounded by ASCII letters, so they are probably accented letters
     language = detect_language(decode_as("windows-1252", sample)) if detect_language else None
     is_unsure = language in (None, "en")  # English is probably wrong, because it has few accents
     likely = _LATIN if is_unsure else _BY_LANGUAGE.get(language or "", _LATIN[:1])
@@ -194,7 +194,7 @@ def _count_odd_letters(text: str) -> int:
 
 
 def _alphabet(letter: str) -> str:
-    """Return the alphabet of a letter, such as LATIN, or an empty string if it has no upper or lower case."""
+    """Return the alphabet of a letter, such as LATIN, or "" if the alphabet has no upper and lower case."""
     return unicodedata.name(letter, "").partition(" ")[0] if letter.lower() != letter.upper() else ""
 
 

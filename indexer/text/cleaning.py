@@ -1,4 +1,4 @@
-"""Clean untrusted text by removing invisible characters, normalizing white space and shortening. Parse TOML."""
+"""Remove invisible characters from untrusted text, normalize white space and shorten text. Parse untrusted TOML."""
 
 import re
 import tomllib

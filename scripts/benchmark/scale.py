@@ -32,7 +32,7 @@ from rag.query.retriever import CANDIDATES, Retriever
 
 QUERIES = 200
 TIMED_QUERIES = 100
-SHARES = (0.5, 0.1, 0.01, 0.001)  # shares of documents that a filter selects by metadata
+SHARES = (0.5, 0.1, 0.01, 0.001)  # fractions of the documents that the filters of the benchmark select
 MAX_REAL_PASSAGES = 20_000
 TRUE_NEIGHBOURS = 10
 _PASSAGES_PER_DOCUMENT = 10
@@ -148,7 +148,7 @@ def make_blocks(real: Passages, count: int) -> Iterator[Passages]:
 
 
 def _splice(first: Sequence[str], second: Sequence[str], share: float) -> str:
-    """Join the first sentences of one passage and the last sentences of another. `share` is the part of the first."""
+    """Join the first sentences of one passage, a fraction `share` of them, with the last sentences of another."""
     first_count, second_count = max(1, round(len(first) * share)), round(len(second) * (1 - share))
     return "\n".join([*first[:first_count], *(second[-second_count:] if second_count else ())])
 
@@ -237,5 +237,5 @@ def _document(row: int, texts: Sequence[str], shares: npt.NDArray[np.bool_]) -> 
 
 
 def name_of(share: float) -> str:
-    """Return the name of a share in the metadata of its documents, such as "0.1%"."""
+    """Return the value that selects a share of the documents by their metadata, such as "0.1%"."""
     return f"{share:.1%}"

@@ -123,7 +123,7 @@ def prepare(name: str, environments: Path, folder: Path, texts: Sequence[str]) -
 
 
 def build(contestant: Contestant) -> float:
-    """Build an index, and return the time in seconds. Libraries do not count the time to load code and the model."""
+    """Build an index, and return the time in seconds. Times of other libraries exclude loading code and the model."""
     environ = os.environ | contestant.environ
     environ.pop("OMP_NUM_THREADS", None)  # a build may use every core
     start = time.perf_counter()
