@@ -41,13 +41,13 @@ class DocumentTokens(NamedTuple):
         """Concatenate blocks of texts in order. `blocks` must not be empty."""
         return cls(*(np.concatenate(values) for values in zip(*blocks, strict=True)))
 
-    def of(self, indices: npt.NDArray[np.integer]) -> "DocumentTokens":
+    def take(self, indices: npt.NDArray[np.integer]) -> "DocumentTokens":
         """Return the vectors and signs of the texts at `indices`, in that order."""
         starts, counts = np.cumsum(self.counts) - self.counts, self.counts[indices]
-        return DocumentTokens(self.vectors[indices], self.signs[spread(starts[indices], counts)], counts)
+        return DocumentTokens(self.vectors[indices], self.signs[concatenate_ranges(starts[indices], counts)], counts)
 
 
-def spread(starts: npt.NDArray[np.integer], counts: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+def concatenate_ranges(starts: npt.NDArray[np.integer], counts: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
     """Concatenate ranges of integers. Range i begins at `starts[i]` and has `counts[i]` integers."""
     ends = np.cumsum(counts)
     integers: npt.NDArray[np.int64] = np.arange(counts.sum()) + np.repeat(starts - (ends - counts), counts)

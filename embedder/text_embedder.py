@@ -55,7 +55,7 @@ class Embedder:
     def model(self) -> "SentenceEncoder":
         """The PyTorch module, which maps ids and mask, int64 (b, s), to vectors, float32 (b, d).
 
-        The module is loaded at the first access, because engines that run a package do not need it.
+        The module is loaded at the first access, because engines that run compiled files do not need it.
         """
         from embedder.model.encoder import load_module
 
@@ -237,7 +237,7 @@ def check_finite(values: Floats, name: str) -> Floats:
 
 
 def start_engine(plan: Plan, module: "Callable[[], SentenceEncoder] | None" = None) -> "NativeEngine | TorchEngine":
-    """Return the engine for a plan. If the engine needs a package that is missing, build the package first.
+    """Return the engine for a plan. If compiled files that the engine needs are missing, build them first.
 
     torch is imported only if the engine needs it. Raises ModelError and the errors of `ensure_package`.
 

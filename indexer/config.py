@@ -135,9 +135,9 @@ class CrawlLimits:
                 form = "an http or https address with {path}, and optionally {ref}"
                 raise ConfigError(f"link_template must be {form}, not {self.link_template[:200]!r}")
         for source in self.own:
-            self.of(source)
+            self.for_source(source)
 
-    def of(self, source: str) -> "CrawlLimits":
+    def for_source(self, source: str) -> "CrawlLimits":
         """Return the limits of one source, with its settings in `own` applied. Raises ConfigError if one is invalid."""
         overrides = {name: value for name, value in self.own.get(source, {}).items() if value is not None}
         if unknown := overrides.keys() - set(SOURCE_SETTINGS):
@@ -250,7 +250,7 @@ def has_same_limits(config: BuildConfig, live: Manifest) -> bool:
 
 def limits_differ(config: BuildConfig, live: Manifest, source: str) -> bool:
     """Return whether the limits of a source differ from those in the live index."""
-    before, now = config_of(live).crawl.of(source), config.crawl.of(source)
+    before, now = config_of(live).crawl.for_source(source), config.crawl.for_source(source)
     return before != replace(now, user_agent=before.user_agent)
 
 

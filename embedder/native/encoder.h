@@ -14,7 +14,7 @@
 namespace {
 
 // Return the number of ranges into which a team divides a loop. If possible, all ranges have the same length and all
-// threads get the same number of ranges, because an uneven division makes two threads a seventh slower.
+// threads get the same number of ranges, because an uneven division makes two threads 14 % slower.
 inline int even_ranges(int total, int threads) {
   constexpr int kRangesPerThread = 6;
   for (int ranges = kRangesPerThread * threads; ranges > 0; ranges -= threads)

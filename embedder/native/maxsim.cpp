@@ -49,7 +49,7 @@ inline Bytes load_tokens(const uint8_t* one, const uint8_t*) { return (Bytes)vld
 constexpr int kSquare = 16;  // 16 bytes of 16 tokens are transposed together
 constexpr int kPatterns = 16, kDimensions = 4;
 constexpr int kMaxCode = 63;     // largest entry of a table, because the sum of four entries must fit into a byte
-constexpr int kQueryTokens = 3;  // query tokens that are compared with patterns while these are in registers
+constexpr int kQueryTokens = 3;  // number of query tokens that are compared with loaded patterns
 static_assert(4 * kMaxCode <= 255);
 
 using Sums = uint16_t __attribute__((vector_size(kPatterns * sizeof(uint16_t))));

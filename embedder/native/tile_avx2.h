@@ -58,7 +58,7 @@ inline __m256i load_sums(const int32_t* p) { return _mm256_loadu_si256((const __
 inline void store_sums(float* p, __m256 x) { _mm256_storeu_ps(p, x); }
 inline void store_sums(int32_t* p, __m256i x) { _mm256_storeu_si256((__m256i*)p, x); }
 
-// Load the sums of the previous stretch, or zeros in the first stretch.
+// Start with the sums over the previous part of k, or with zeros for the first part.
 template <int M, class Register, class Sum>
 inline void begin(Register (&sums)[M][2], const Sum* out, ptrdiff_t stride, bool more) {
   PL_UNROLL for (int i = 0; i < M; ++i) {

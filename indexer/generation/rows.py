@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from embedder.late_interaction import Signs, spread
+from embedder.late_interaction import Signs, concatenate_ranges
 from embedder.model.tokenizer import MAX_KNOWN_SHARE
 from indexer.errors import VectorError
 from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, corrupt, unreadable
@@ -161,7 +161,7 @@ class TokenWriter:
         self._file.flush()
         signs = np.memmap(self._file, np.uint8, "r", _HEADER_BYTES, (int(ends[-1]), self._token_bytes))
         self._file.seek(0, os.SEEK_END)
-        return np.asarray(signs[spread((ends - counts)[rows], counts[rows])]), counts[rows]
+        return np.asarray(signs[concatenate_ranges((ends - counts)[rows], counts[rows])]), counts[rows]
 
     def finish(self) -> None:
         """Write the header of the token file, and the file of offsets. Raises OSError."""
@@ -200,4 +200,4 @@ class TokenReader:
     def read(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int32]]:
         """Return the arguments of `TokenWriter.add` for these passages: sign bits and token counts."""
         _, starts, counts = self.gather(rows)
-        return self.signs[spread(starts, counts)], counts
+        return self.signs[concatenate_ranges(starts, counts)], counts

@@ -374,4 +374,4 @@ class Draft:
         places[order] = np.arange(len(order))
         is_within = repeated >= before
         places[is_within] = places[repeated[is_within] - before]
-        return DocumentTokens.concatenate([block for _, block in blocks]).of(places)
+        return DocumentTokens.concatenate([block for _, block in blocks]).take(places)

@@ -229,7 +229,7 @@ def read_sources(sources: Sequence[str], reading: Reading) -> Items:
         reading.report_due(sum(due.values()))
 
     def context_of(source: str) -> SourceContext:
-        limits, report = reading.limits.of(source), partial(report_due, source)
+        limits, report = reading.limits.for_source(source), partial(report_due, source)
         context = SourceContext(source, limits, report, reading.earlier, no_images=reading.no_images)
         return replace(context, parts_of=partial(reading.templates.parts_of, source)) if reading.templates else context
 

@@ -40,7 +40,7 @@ class Remembering:
     def encode_document_tokens(self, texts, rows=None):
         if new := [text for text in dict.fromkeys(texts) if text not in self._documents]:
             made = self._embedder.encode_document_tokens(new)
-            self._documents.update((text, made.of(np.array([i]))) for i, text in enumerate(new))
+            self._documents.update((text, made.take(np.array([i]))) for i, text in enumerate(new))
         return DocumentTokens.concatenate([self._documents[text] for text in texts])
 
 
