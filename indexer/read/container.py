@@ -242,10 +242,7 @@ def _read_member(name: str, file: IO[bytes] | _Metered, max_bytes: int) -> Membe
 
 
 def skip_reason(name: str, no_images: str, lists: Collection[str] = ()) -> str:
-    """Return the reason not to read a file of an archive, or "" to read it.
-
-    See `with_members` for `no_images`. `lists` is the result of `closed_paths`.
-    """
+    """Return the reason not to read a file of an archive, or "" to read it. `lists` are paths from `closed_paths`."""
     steps = name.split("/")
     if len(name) > _MAX_NAME_LENGTH or ":" in steps[0] or not name.isprintable():
         return "not a valid file name"

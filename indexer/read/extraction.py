@@ -94,7 +94,7 @@ def _checked_section(path: list[Any], anchor: Any, text: Any, marks: list[Any], 
 
 
 def clean_notes(untrusted: object) -> tuple[str, ...]:
-    """Shorten the notes of a reader process to single lines of 120 characters. Raises TypeError without a list."""
+    """Shorten the notes of a reader process to single lines of 120 characters. Raises TypeError if they are no list."""
     if not isinstance(untrusted, list | tuple):
         raise TypeError("notes are not a list")
     texts = (one_line(str(note)).replace(";", ",") for note in untrusted[: reader_notes.MAX_NOTES])
@@ -134,10 +134,7 @@ def language_of(tag: str | None) -> str | None:
 
 
 def refresh_in(value: str) -> tuple[int, str] | None:
-    """Parse the value of a Refresh header or <meta>, such as `5; url=/new`.
-
-    Returns: (delay in seconds, address), or None if there is no address or the delay is over 60 seconds.
-    """
+    """Parse a refresh such as `5; url=/new` to (seconds, address). Return None without address or over 60 seconds."""
     match = _REFRESH.match(value[:_MAX_REFRESH_LENGTH].strip())
     if match is None or not (match[1] or match[2]):
         return None

@@ -86,13 +86,11 @@ def refusal_of(name: str, no_images: str = OCR_OFF, *, is_by_name: bool = False)
 
 
 def effective_type(content_type: str, name: str) -> str:
-    """Return the declared media type. If plain text is declared for a file such as `x.md`, return Markdown instead."""
+    """Return the declared media type. If plain text is declared for `x.md`, return the type of Markdown instead."""
     if content_type != "text/plain":
         return content_type
-    type_of_name = content_type_of(name)
-    if type_of_name is None or _READER_BY_TYPE[type_of_name] not in _TYPED_BY_NAME:
-        return content_type
-    return type_of_name
+    by_name = content_type_of(name)
+    return by_name if by_name and _READER_BY_TYPE[by_name] in _TYPED_BY_NAME else content_type
 
 
 def reader_of(content_type: str) -> str | None:

@@ -77,10 +77,7 @@ def _content_of(entity: Message) -> bytes:
 
 
 def _sections(entity: Message, main: Message | None, depth: int = 0) -> list[Section]:
-    """Return the text of a MIME entity and of its nested entities.
-
-    `main` is the body of the message, which is read even if it is declared as an attachment.
-    """
+    """Return the text of a MIME entity and its nested entities. Read the body `main` even if it is declared a file."""
     if depth > _MAX_PART_DEPTH:
         raise ParseError(f"more than {_MAX_PART_DEPTH} nested parts of a message")
     main_type, kind = entity.get_content_maintype(), entity.get_content_subtype()

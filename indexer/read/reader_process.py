@@ -65,10 +65,7 @@ def send(connection: Connection, fields: dict[str, Any], body: bytes = b"") -> N
 
 
 def receive(connection: Connection, max_body_bytes: int = _MAX_BODY_BYTES) -> tuple[dict[str, Any], bytes]:
-    """Receive the fields and body of a message.
-
-    Raises EOFError or OSError if the sender has ended, or ParseError if the message is invalid or too long.
-    """
+    """Receive a message. Raises EOFError or OSError if the sender has ended, or ParseError for an invalid message."""
     try:
         fields = json.loads(connection.recv_bytes(_MAX_JSON_BYTES))
         if isinstance(fields, dict):
@@ -84,10 +81,7 @@ def receive(connection: Connection, max_body_bytes: int = _MAX_BODY_BYTES) -> tu
 
 @cache
 def _starter(build_pid: int) -> ThreadPoolExecutor:
-    """Return the executor that starts the reader processes of a build. Its only thread ends with the build.
-
-    When the thread that started a reader process ends, the kernel kills that process.
-    """
+    """Return an executor that starts a build's reader processes. The kernel kills them when its only thread ends."""
     return ThreadPoolExecutor(1, thread_name_prefix="reader")
 
 
@@ -235,10 +229,7 @@ class ReaderProcess:
 
 
 class _IdleProcesses:
-    """The reader processes that no caller uses.
-
-    A new process takes about a second to start. A patient caller first waits that long for an idle process.
-    """
+    """The idle reader processes. Starting another takes about a second, so a patient caller waits that long for one."""
 
     def __init__(self) -> None:
         self.free: list[ReaderProcess] = []
@@ -274,10 +265,7 @@ _idle = _IdleProcesses()
 
 @contextmanager
 def borrowed(*, is_patient: bool = False) -> Iterator[ReaderProcess]:
-    """Lend a process for the `with` block. If `is_patient` is true, wait about a second before starting a new one.
-
-    Callers must limit the number of processes, because this function does not.
-    """
+    """Lend a process for the `with` block. Callers must limit their number. See `_IdleProcesses` for `is_patient`."""
     process = _idle.take(is_patient=is_patient)
     process.is_interrupted = False
     try:

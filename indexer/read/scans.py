@@ -125,10 +125,10 @@ def decode_image(body: bytes, page: int) -> tuple[Raster, int]:
             _check(image)
         width, height = image.size
         if image.format == "JPEG":
-            factor = _factor(width, height)
+            factor = _reduction_factor(width, height)
             image.draft("L", (round(width * factor), round(height * factor)))
         grey = ImageOps.exif_transpose(_grey(image))
-    factor = _factor(*grey.size)
+    factor = _reduction_factor(*grey.size)
     if factor < 1:
         size = max(1, round(grey.width * factor)), max(1, round(grey.height * factor))
         grey = grey.resize(size, Image.Resampling.BOX)
@@ -141,7 +141,7 @@ def render_pdf(body: bytes, page: int) -> tuple[Raster, int]:
         with closing(pypdfium2.PdfDocument(body)) as document, closing(document[page - 1]) as sheet:
             width, height = sheet.get_size()
             scale = _DOTS_PER_INCH / _POINTS_PER_INCH
-            scale *= _factor(width * scale, height * scale)
+            scale *= _reduction_factor(width * scale, height * scale)
             with closing(sheet.render(scale=scale, grayscale=True)) as bitmap:
                 image = _raster(bitmap.to_pil())
     except (pypdfium2.PdfiumError, IndexError) as error:
@@ -185,6 +185,5 @@ def _raster(image: Any) -> Raster:
     return Raster(image.tobytes(), image.width, image.height)
 
 
-def _factor(width: float, height: float) -> float:
-    """Return the factor that reduces an image to `_MAX_READ_PIXELS`, or 1.0 for a small image."""
+def _reduction_factor(width: float, height: float) -> float:
     return min(1.0, float((_MAX_READ_PIXELS / max(1.0, width * height)) ** 0.5))

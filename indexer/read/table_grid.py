@@ -41,8 +41,8 @@ class Cell(NamedTuple):
 def spread_cells(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
     """Return the grid of a table, with the text of a cell in every row and column that the cell spans.
 
-    Long texts are not repeated. The only cell of a row is not repeated across columns. The last cell of a row does not
-    widen the grid. After `_MAX_REPEATS` repetitions, texts are no longer repeated, and a reader note is added.
+    Long texts are not repeated. The only cell of a row is not repeated across columns. The last cell of a row never
+    widens the grid. After `_MAX_REPEATS` repetitions, texts are no longer repeated, and a reader note is added.
     """
     grid: list[list[str]] = []
     last_cells: list[tuple[int, str]] = []  # one per row: (column after the cell, text to repeat)
@@ -120,7 +120,7 @@ def column_names(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _is_title(row: Sequence[str]) -> bool:
-    """Return whether a row has only one text, in its first cell, or repeated in its first three or more cells."""
+    """Return whether a row has only one text: in the first cell, or repeated in at least the first three cells."""
     filled = [text for text in row if text]
     return len(set(filled)) == 1 and len(filled) != 2 and all(row[: len(filled)])
 
@@ -158,8 +158,7 @@ def _divides_groups(upper: Sequence[str], lower: Sequence[str]) -> bool:
 def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequence[str] | None = None) -> bool:
     """Return whether a row has a word above a column of numbers, as a row of column names has.
 
-    If another word is not above numbers, and differs from the text in the row `above`, two words above numbers are
-    required.
+    If a word elsewhere in the row differs from the text in the row `above`, two words above numbers are required.
     """
     words, is_new = 0, False
     for column, text in enumerate(row):

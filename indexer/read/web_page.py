@@ -35,13 +35,8 @@ def page_parts(
     """Yield the requested `links`, `needs_rendering` and `blocks` of a page, and return the requested text or None.
 
     If a page needs rendering, only refers to other pages, or must not be indexed, its blocks and text are not read.
-
-    Args:
-        body: the content of the page.
-        requested: the fields of `document_reader.PageParts`, with `charset` and `reader`.
-
-    Raises:
-        ParseError, lxml.etree.LxmlError, ValueError: the page cannot be read, or has too many links.
+    `requested` has the fields of `PageParts`, `charset` and `reader`. Raises ParseError, lxml.etree.LxmlError or
+    ValueError if the page cannot be read, or has too many links.
     """
     is_html, charset = requested["reader"] == HTML, requested["charset"]
     text = decode(body, charset, markup=is_html)
@@ -204,10 +199,7 @@ _BARE_AMPERSAND = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F
 
 
 def listed_links(body: bytes, argument: str | None) -> dict[str, Any]:
-    """Read a sitemap, a feed or a list of addresses in plain text. Raises ParseError if it is invalid.
-
-    Returns: `addresses`, a list of [element name, such as `url` or `item`, address].
-    """
+    """Return `{"addresses": [[element name, address], …]}` for a sitemap, feed or text list. Raises ParseError."""
     try:
         for _ in range(2):
             if body.startswith(GZIP):

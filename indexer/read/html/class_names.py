@@ -37,7 +37,7 @@ _FEEDS = frozenset({"application/rss+xml", "application/atom+xml", "application/
 
 
 def is_published(tree: HtmlTree) -> bool:
-    """Return whether a page has Open Graph or Twitter metadata, JSON-LD, or a link to a feed."""
+    """Return whether a page has metadata for search engines and social media, or a link to a feed."""
     keys = (meta.get("property") or meta.get("name") for meta in tree.find_all("meta"))
     types = (element.get("type") for name in ("link", "script") for element in tree.find_all(name))
     return any(key.startswith(("og:", "article:", "fb:", "twitter:")) for key in keys) or not _FEEDS.isdisjoint(types)

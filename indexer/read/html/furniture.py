@@ -178,10 +178,7 @@ def _is_state_message(tag: Element) -> bool:
 
 
 def _hidden_states(placeholder: Element) -> list[Element]:
-    """Return the short messages next to an empty element, such as "Loading" and "No results", or an empty list.
-
-    A script would show one of these messages at a time, or fill the empty element.
-    """
+    """Return the short messages next to an empty element, such as "Loading". A script shows one of them at a time."""
     siblings = placeholder.parent.tags if placeholder.parent is not None else []
     states = [tag for tag in siblings if tag is not placeholder]
     alike = len({(tag.name, tag.classes) for tag in states}) == 1 and all("id" in tag.attributes for tag in states)

@@ -150,10 +150,7 @@ def _class_names(value: str) -> frozenset[str]:
 def texts(
     nodes: Sequence[Element | str], is_excluded: Callable[[Element], bool], limit: int = sys.maxsize
 ) -> Iterator[tuple[str, bool]]:
-    """Yield `(text, is_in_link)` for each text in some nodes and their descendants.
-
-    Skip the elements for which `is_excluded` returns true. Visit at most `limit` nodes.
-    """
+    """Yield `(text, is_in_link)` for each text in `nodes`, except in excluded elements. Visit at most `limit` nodes."""
     todo = [(node, False) for node in reversed(nodes)]
     while todo and limit > 0:
         node, is_link = todo.pop()

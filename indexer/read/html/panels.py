@@ -30,7 +30,7 @@ _PANEL_ELEMENTS = frozenset(
     "div section article li dd dl tr tbody ul ol table p pre figure blockquote details fieldset".split()
 )
 _REFERRING_ELEMENTS = frozenset("button a label li summary input option".split())
-_CONTROL_ELEMENTS = frozenset({"a", "button", "label"})
+_CONTROL_TAGS = frozenset({"a", "button", "label"})
 _NO_IDS = frozenset({"", "true", "false"})
 _CONTROL_ATTRIBUTES = frozenset(
     "hidden aria-hidden style role aria-expanded aria-controls data-toggle data-bs-toggle onclick".split()
@@ -55,11 +55,9 @@ _WORD_BORDER = re.compile(r"[a-z0-9_][A-Z_]")  # inside identifiers such as Pric
 def unfold_panels(tree: HtmlTree) -> None:
     """Show the hidden panels of a page, and convert the controls that open them to text."""
     shallow = (tag for tag in tree.elements if tag.depth < MAX_SEARCH_DEPTH)
-    candidates = [
-        tag for tag in shallow if tag.name in _CONTROL_ELEMENTS or not _CONTROL_ATTRIBUTES.isdisjoint(tag.attributes)
-    ]
-    hidden = [element for element in candidates if not HIDING.isdisjoint(element.attributes) and is_folded(element)]
-    controls = [element for element in candidates if _is_opener(element)]
+    tags = [tag for tag in shallow if tag.name in _CONTROL_TAGS or not _CONTROL_ATTRIBUTES.isdisjoint(tag.attributes)]
+    hidden = [element for element in tags if not HIDING.isdisjoint(element.attributes) and is_folded(element)]
+    controls = [element for element in tags if _is_opener(element)]
     panels: list[Element] = []
     if hidden:
         names = {name for element in hidden for name in _ids_of(element)}

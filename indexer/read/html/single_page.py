@@ -189,7 +189,7 @@ def _is_furniture(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
         return True
     if is_article:
         return size.linked > _MAX_LINK_SHARE * size.text or _is_teaser_box(element, sizes)
-    links = sum(tag.name == "a" for tag in element.elements())  # a function signature has fewer links than a menu
+    links = sum(tag.name == "a" for tag in element.elements())  # a function signature has few links
     return size.linked > _LINK_BOX_SHARE * size.text and links >= _MIN_MENU_LINKS
 
 
@@ -197,7 +197,7 @@ def _is_short_box(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
     """Return whether an element is short, has a form or a class of furniture, and has no code, list or table."""
     size = sizes[id(element)]
     kind = "" if size.prose else kind_of(element)
-    is_named = kind if is_article or size.linked else kind == "strong"  # "weak" classes such as "date" also mark text
+    is_named = kind if is_article or size.linked else kind == "strong"  # a weak class such as "date" may belong to text
     is_form = (element.name == "form" or element.contains(("form",))) and element.contains(FIELDS)
     is_short = size.text < _MAX_BOX_CHARS and not size.has_h1
     return is_short and bool(is_named or is_form) and not element.contains(_CONTENT)
@@ -335,7 +335,7 @@ def _find_leads(text_element: Element, start: Element, sizes: Sizes) -> list[Ele
         if inner is start or id(around) not in sizes:
             break
         leads: list[Element] = []
-        for block in takewhile(lambda node: node is not inner, around.children):  # noqa: B023 - used at once
+        for block in takewhile(lambda node: node is not inner, around.children):  # noqa: B023 - called in this iteration
             for node in [block, *block.elements()] if isinstance(block, Element) and id(block) in sizes else ():
                 size = sizes.get(id(node))
                 if size is None:
@@ -420,10 +420,7 @@ def layout_cell(tree: HtmlTree) -> Element | None:
 
 
 def find_container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
-    """Return the only <main>, <article> or similar element of a page, or None if there is none with enough text.
-
-    Without `sizes`, any amount of text is enough.
-    """
+    """Return the only <main>, <article> or similar element of a page, or None if none has enough text by `sizes`."""
     candidates = {"main": tree.find_all("main"), "role": [], "article": tree.find_all("article"), "id": []}
     for element in tree.elements:
         attributes = element.attributes

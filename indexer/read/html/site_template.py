@@ -127,10 +127,7 @@ class _Texts:
 
 
 def find_blocks(tree: HtmlTree) -> dict[str, Any]:
-    """Return the hashes of blocks that may belong to the site's template, as JSON for `indexer.records.PageBlocks`.
-
-    Only the first and the last 300 blocks are returned, because templates surround the content of a page.
-    """
+    """Return the hashes of the first and last 300 blocks, which may be template text, as JSON for `PageBlocks`."""
     title = tree.first("title")
     tags = (tag for tag in tree.elements if tag.name in HEADINGS and tag.depth < MAX_SEARCH_DEPTH)
     headings = [" ".join((tag.short_text(_MAX_BLOCK_CHARS) or "").split()) for tag in tags]

@@ -37,7 +37,7 @@ from indexer.text import reader_notes
 
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+-]*)\}[ \t]*(.*)")
 _FILE = re.compile(r"[^\s/]*+/\S*|\S+\.[A-Za-z]\w{0,4}")
-_BRACKETED = re.compile(r"[\w+#.-]*\s*(?:\{[^{}]*\}\s*)?\[([^\[\]]+)\]")  # such as ```sh [npm]
+_BRACKETED = re.compile(r"[\w+#.-]*\s*(?:\{[^{}]*\}\s*)?\[([^\[\]]+)\]")  # "npm" in ```sh [npm]
 _COLONS = re.compile(
     r":{3,}(?=[ \t]*(?:$|[\w{\[]))|::(?=[a-z][\w-]*[\[{])|/{3,}(?=[ \t]*$|[ ]\w[\w-]*[ ]*(?:\||$))|@tab(?=[: ])"
 )

@@ -330,7 +330,7 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
             front = match[1] or ""
             try:
                 # BaseLoader creates only strings, lists and dicts, and neither copies aliases nor expands merge keys
-                fields = yaml.load(front, Loader=yaml.BaseLoader) if len(front) <= MAX_FRONT_MATTER else {}  # noqa: S506 - safer
+                fields = yaml.load(front, Loader=yaml.BaseLoader) if len(front) <= MAX_FRONT_MATTER else {}  # noqa: S506
             except yaml.YAMLError:
                 fields = {name: value.rstrip().strip("\"'") for name, value in _LINE.findall(front)} or None
             is_front = isinstance(fields, dict) and not front.startswith("\n")  # `---\n\n` is a horizontal rule
@@ -365,7 +365,7 @@ class Rendered(NamedTuple):
     declared: Declared
 
     def extraction(self) -> Extraction:
-        """Extract the sections of the HTML. Wrap it in <main>, so that a <main> in the text does not matter."""
+        """Extract the sections of the HTML. Wrap it in <main>, so that a <main> in the text has no effect."""
         content = extract(f"<body><main>{self.html}</main></body>")
         title = self.title or content.title
         return Extraction(title, content.sections, self.declared, link_texts=content.link_texts)

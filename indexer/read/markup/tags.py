@@ -103,7 +103,7 @@ def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag |
 
 
 def element_at(source: str, start: int, end: int, environment: Environment) -> Tag | None:
-    """Return the end of the HTML tag at `start`, and the tag without values such as `{x}`, or None if none is there."""
+    """Parse the HTML tag at `start`. Return its end, and the tag without attributes such as `a={x}`, or None."""
     element = ELEMENT.match(source, start)
     close = _balanced(source, start, end, environment) if element else -1
     if element is None or close < 0:
