@@ -189,7 +189,7 @@ def _is_furniture(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
         return True
     if is_article:
         return size.linked > _MAX_LINK_SHARE * size.text or _is_teaser_box(element, sizes)
-    links = sum(tag.name == "a" for tag in element.elements())  # a function signature has few links
+    links = sum(tag.name == "a" for tag in element.elements())  # few in a function signature, many in a menu
     return size.linked > _LINK_BOX_SHARE * size.text and links >= _MIN_MENU_LINKS
 
 

@@ -103,7 +103,7 @@ def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag |
 
 
 def element_at(source: str, start: int, end: int, environment: Environment) -> Tag | None:
-    """Parse the HTML tag at `start`. Return its end, and the tag without attributes such as `a={x}`, or None."""
+    """Parse the HTML tag at `start`, or return None. Return its end, and the tag without attributes such as `a={x}`."""
     element = ELEMENT.match(source, start)
     close = _balanced(source, start, end, environment) if element else -1
     if element is None or close < 0:
