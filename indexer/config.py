@@ -303,7 +303,7 @@ def without_sources(settings: Mapping[str, Any], sources: Collection[str]) -> di
 
 
 def limits_of(settings: Mapping[str, Any]) -> Limits:
-    """Return a mapping from sources to limits out of the settings in a manifest."""
+    """Return the limits of each source from the settings in a manifest."""
     return settings.get("crawl", {}).get("own", {})  # type: ignore[no-any-return]  # JSON is untyped
 
 

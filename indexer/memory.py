@@ -98,7 +98,7 @@ def readers(maximum: int) -> int:
 
 
 def share(maximum: int) -> int:
-    """Return the number of items to keep in memory: `maximum`, or from an eighth of it on if memory is limited."""
+    """Return the number of items to keep in memory: `maximum`, or as few as an eighth of it if memory is limited."""
     lowest = limit()
     return maximum if lowest is None else max(1, maximum // 8, int(maximum * lowest.bytes / _PLENTY_BYTES))
 

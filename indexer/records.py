@@ -153,7 +153,7 @@ class PageRecord:
     source: str
     requested: str
     etag: str | None
-    last_modified: str | None  # None if missing, or not valid as a header value
+    last_modified: str | None  # None if missing or not a valid header value
     content_hash: str
     links: tuple[str, ...]
     noindex: bool

@@ -121,7 +121,7 @@ def _loaders(path: Path) -> Iterator[tuple[str, Callable[[], Array]]]:
 
 def _load(path: Path, name: str, data: npt.NDArray[np.uint8], kind: str, shape: tuple[int, ...]) -> Array:
     if kind not in _TYPES:
-        raise ModelError(f"{path} has {name} in {kind}, which is not supported: {', '.join(_TYPES)} are")
+        raise ModelError(f"{path} has {name} in {kind}, which is not supported: use {', '.join(_TYPES)}")
     values = data.view(_TYPES[kind]).reshape(shape)
     if kind == "BF16":
         wide: Array = np.left_shift(values, 16, dtype=np.uint32).view(np.float32)

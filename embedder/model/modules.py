@@ -91,7 +91,7 @@ def read_poolings(module: Module) -> tuple[str, ...]:
     modes = tuple(map(str, mode)) if isinstance(mode, list) else (str(mode),)
     if not modes or not set(modes) <= set(POOLINGS):
         listed = " and ".join(modes) or "nothing"
-        raise ModelError(f"{path} asks for the pooling {listed}, which is not supported: {', '.join(POOLINGS)} are")
+        raise ModelError(f"{path} has the pooling {listed}, which is not supported: only {', '.join(POOLINGS)} are")
     if config.get("include_prompt", True) is False:
         raise ModelError(f"{path} leaves the prompt out of pooling (include_prompt), which is not supported")
     return modes
@@ -117,7 +117,7 @@ def _read_dense(folder: Path, width: int) -> Dense:
     if not package.startswith("torch.nn") or activation not in ACTIVATIONS or config.get("use_residual"):
         raise ModelError(
             f"{path} has the activation {name}, or use_residual, which is not supported: "
-            f"{' and '.join(ACTIVATIONS)} of torch.nn are"
+            f"choose a model with {' or '.join(ACTIVATIONS)} of torch.nn"
         )
     with errors_naming(path):
         dense = Dense(int(config["in_features"]), int(config["out_features"]), activation, weights_in(folder))

@@ -61,7 +61,7 @@ class Shape:
     relative_buckets: int = 0
     types: int = 1  # number of token types; an id in the input is token + token type × vocabulary size
     # The fields below are for ModernBERT. In a layer with local attention, a token attends to `window` tokens on each
-    # side. The others, every `global_every`-th layer, have global attention.
+    # side. Every `global_every`-th layer has global attention.
     global_every: int = 0
     window: int = 0
     global_theta: float = 0.0
@@ -295,7 +295,7 @@ def read_cross_encoder(folder: Path) -> ModelSpec:
         raise ModelError(f"{saved} puts a prompt before each pair, which is not supported")
     pooling = str(spec.config.get("classifier_pooling", "cls"))
     if pooling not in POOLINGS:
-        raise ModelError(f"{path} asks for the pooling {pooling}, which is not supported: cls and mean are")
+        raise ModelError(f"{path} has the pooling {pooling}, which is not supported: choose cls or mean")
     activation = _score_activation(folder, spec.config, settings)
     with errors_naming(path):
         spec = replace(spec, pooling=(pooling,), token_types=_token_types(spec), activation=activation)
@@ -321,7 +321,7 @@ def _score_activation(folder: Path, config: Mapping[str, Any], settings: Mapping
     if not path.startswith("torch."):  # the path may name code of the model, which is never run
         return "sigmoid"
     if name not in SCORES:
-        raise ModelError(f"{folder} asks for the activation {path}, which is not supported: Sigmoid and Identity are")
+        raise ModelError(f"{folder} uses the activation {path}, which is not supported: only Sigmoid and Identity are")
     return name
 
 

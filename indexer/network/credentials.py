@@ -207,10 +207,10 @@ class Session:
             self._witnesses.append(url)
 
     def is_alive(self, is_refused: Callable[[str, bool], bool]) -> bool | None:
-        """Return whether the session is still valid, or None if no witness requires a login.
+        """Return whether the session is still valid, or None if no stored page requires a login.
 
         `is_refused(url, is_anonymous)` requests an address, without credentials if `is_anonymous` is true, and returns
-        whether the site refuses it.
+        whether the site refuses the request.
         """
         for url in [self._certain_witness] if self._certain_witness else [*self._witnesses]:
             if self._certain_witness or is_refused(url, True):
