@@ -1,4 +1,4 @@
-"""The limits, the previous generation and the callbacks for reading a source."""
+"""Define the limits, the previous generation and the callbacks that a source gets when it is read."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

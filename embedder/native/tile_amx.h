@@ -31,7 +31,7 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64 && sizeof(TileState) == 64 && offsetof(TileConfig, rows) == 48);
 
-// Number of rows for which this thread's tiles are configured, or 0.
+// Number of rows for which this thread's tiles are configured, or 0 if they are not configured.
 thread_local int configured_rows = 0;
 
 // Tiles 0 to 3 have sums, 4 and 5 rows, 6 and 7 weights. If there are up to 16 rows, tile 5 has weights.

@@ -245,7 +245,7 @@ def _indent(line: str) -> int:
 
 
 def _split_long_units(units: list[_Unit], tokens: TextTokens, size: int) -> tuple[list[_Unit], list[int]]:
-    """Split units of over `size` tokens into sentences, clauses, words or characters. Return units and token counts."""
+    """Split units of over `size` tokens (lines or sentences) into smaller ones. Return all units and token counts."""
     splits = iter(_FINER_SPLITS)
     counts = _count_tokens(units, tokens)
     while max((n for unit, n in zip(units, counts, strict=True) if len(unit.text) > 1), default=0) > size:

@@ -200,7 +200,8 @@ class MilvusGeneration:
         self._where = f"{milvus.address} collection {self._name}"
         self.manifest: Manifest = read_manifest(milvus, generation_id)
         languages = self.manifest.languages or (ENGLISH,)
-        # The manifest lists languages by number of passages, but not the numbers. Use descending numbers instead.
+        # The manifest lists languages in order of their number of passages, but without the numbers. Any descending
+        # numbers have the same effect.
         self._passages = {language: 1 << (len(languages) - place) for place, language in enumerate(languages)}
         [count] = self._rows("", ["count(*)"], consistency_level="Strong")
         self._count = self.manifest.counts.chunks

@@ -148,7 +148,7 @@ def make_blocks(real: Passages, count: int) -> Iterator[Passages]:
 
 
 def _splice(first: Sequence[str], second: Sequence[str], share: float) -> str:
-    """Join the first sentences of one passage, a fraction `share` of them, with the last sentences of another."""
+    """Join sentences from the start of one passage and the end of another, in the ratio `share` to 1 - `share`."""
     first_count, second_count = max(1, round(len(first) * share)), round(len(second) * (1 - share))
     return "\n".join([*first[:first_count], *(second[-second_count:] if second_count else ())])
 
@@ -167,7 +167,7 @@ def choose_queries(texts: Sequence[str], count: int) -> list[str]:
 
 
 class Truth:
-    """Finds the true neighbours of each query by exact search, without a filter and with the filter for each share."""
+    """Finds the true neighbours of each query by exact search, without a filter and with each filter."""
 
     def __init__(self, questions: Vectors, shares: int = len(SHARES)) -> None:
         self._questions = questions
