@@ -148,10 +148,7 @@ class Embedder:
         return [QueryTokens(*each) for each in zip(vectors, tokens, (each.broken for each in tokenized), strict=True)]
 
     def encode_document_tokens(self, texts: Sequence[str], rows: Sequence[TokenIds] | None = None) -> DocumentTokens:
-        """Return the vectors of documents, and the signs of the vectors of their distinct tokens.
-
-        If the caller has the token ids of the texts, it can pass them as `rows`. Raises the errors of `encode`.
-        """
+        """Return vectors of documents and signs of their distinct tokens, like the function `encode_documents`."""
         rows = self.tokenize(texts) if rows is None else rows
         positions_by_text = [first_occurrences(np.asarray(row, np.int32)) for row in rows]
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)

@@ -102,10 +102,7 @@ class ModernLayer(nn.Module):
         self.down = nn.Linear(shape.intermediate, shape.hidden)
 
     def forward(self, x: Tensor, bias: Tensor, angles: Tensor) -> Tensor:
-        """Apply the layer to x, float32 (b, s, d).
-
-        `bias` is added to the attention scores (b, heads, s, s). `angles`, from `angle_table`, are (s, width).
-        """
+        """Apply the layer to x, float32 (b, s, d). `bias` is added to attention scores. `angles` are (s, width)."""
         b, s, d = x.shape
         dtype = self.qkv.weight.dtype
         states = self.qkv(self.norm1(x).to(dtype)).view(b, s, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)

@@ -309,8 +309,7 @@ def _common_length(path: tuple[str, ...], other: tuple[str, ...]) -> int:
 def _headings(sections: Iterable[Section], depth: int) -> Iterator[tuple[Section, str]]:
     """Yield each section with a line of headings to insert before its text, or with "" if none is needed.
 
-    The first `depth` headings of a path are never inserted. The heading of a parent is inserted only before the first
-    section of the parent.
+    The first `depth` headings of a path are never inserted, and a parent's heading only before its first section.
     """
     before: tuple[str, ...] = ()
     for section in sections:

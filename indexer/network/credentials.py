@@ -173,12 +173,7 @@ class Session:
         return {**self._headers, "Cookie": cookie} if cookie else self._headers
 
     def store_cookies(self, url: str, lines: Iterable[str]) -> None:
-        """Store the cookies in Set-Cookie headers of a response, except cookies that the origin must not set.
-
-        Args:
-            url: address of the request.
-            lines: values of the headers.
-        """
+        """Store the cookies in the Set-Cookie headers of a response, except cookies that `url` must not set."""
         message = Message()
         for line in islice(lines, _MAX_COOKIES):
             if len(line) <= _MAX_COOKIE_CHARS:

@@ -346,10 +346,7 @@ class MilvusGeneration:
     def _select(
         self, fields: Sequence[str], filter: Filter | None, id: str | None = None, test: str = "row >= 0"
     ) -> Iterator[dict[str, Any]]:
-        """Yield fields of the passages that match a filter and the expression `test`, in order of rows.
-
-        `id` selects one document.
-        """
+        """Yield fields of passages that match a filter and an expression, in order of rows. `id` selects a document."""
         test = f"{test} and {expression(filter.conditions() if filter else ())}"
         if id is None:
             yield from self._in_range(range(self._count), fields, test)
@@ -378,10 +375,7 @@ class MilvusGeneration:
 
 
 def read_manifest(milvus: MilvusConnection, generation_id: str) -> Manifest:
-    """Read and check the manifest of a generation. Raises IndexMissing if the generation is incomplete.
-
-    Also raises IndexCorrupt and the errors of `MilvusConnection.call`.
-    """
+    """Read and check the manifest of a generation. Raises IndexMissing, IndexCorrupt or the errors of `call`."""
     name = milvus.address.collection(generation_id)
     where = f"{milvus.address} collection {name}"
     records = milvus.rows(records_of(name), "part >= 0", ["part", "body"], consistency_level="Strong")

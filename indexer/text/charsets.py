@@ -155,13 +155,10 @@ _CODE_PAGES = ("cp850", "cp852")
 
 
 def decode_names(names: Iterable[bytes], *, is_dos: bool) -> list[str]:
-    """Decode the file names of an archive. All names that are not UTF-8 are decoded with the same guessed encoding.
+    """Decode file names of an archive, with slashes as separators. Names that are not UTF-8 get one guessed encoding.
 
     Args:
         is_dos: whether a program for DOS or Windows created the archive.
-
-    Returns:
-        The names in the same order, with slashes as separators.
     """
     raw_names = list(names)
     not_utf8 = [name for name in raw_names if "\ufffd" in name.decode("utf-8", "replace")]
