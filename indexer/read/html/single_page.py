@@ -203,13 +203,13 @@ def _is_short_box(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
     return is_short and bool(is_named or is_form) and not element.contains(_CONTENT)
 
 
-def _clean_title(box: Element, sizes: Sizes, *, is_article: bool) -> None:
+def _clean_title(box: Element | None, sizes: Sizes, *, is_article: bool) -> None:
     """Remove the furniture around the <h1> in a box, such as a date."""
-    while id(box) in sizes and sizes[id(box)].has_h1:
+    while box is not None and id(box) in sizes and sizes[id(box)].has_h1:
         blocks = [tag for tag in box.tags if id(tag) in sizes and sizes[id(tag)].text]
         removed = {id(tag) for tag in blocks if _is_furniture(tag, sizes, is_article=is_article)}
         box.remove(removed)
-        box = next((tag for tag in blocks if sizes[id(tag)].has_h1), box.tags[0])
+        box = next((tag for tag in blocks if sizes[id(tag)].has_h1), None)
 
 
 def _is_legal(element: Element, sizes: Sizes) -> bool:

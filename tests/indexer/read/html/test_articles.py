@@ -225,6 +225,7 @@ COMMENTS = "".join(
         f"<div><h1>Ferry</h1><p>{P}</p><div class=post-meta>NO: 3 May</div>{TEXT}</div>",
         f"<h1>Ferry</h1><div>{TEXT * 6}</div><div class=comment-list><h2>Comments</h2>{COMMENTS * 20}</div>",
         f"<h1>Ferry</h1><div>{TEXT * 6}</div><section>{STORIES}</section>",
+        f"<div><section>{STORIES}</section></div><div><h1>Ferry</h1>{TEXT * 6}</div>",
         f"<h1>Ferry</h1><div>{TEXT * 6}</div><div class=related><h4>NO</h4>{RELATED}</div>",
         f"<h1>Ferry</h1><div>{TEXT}</div><div class=site-footer><p>NO desk is open on Sundays.</p></div>",
     ],
@@ -233,6 +234,7 @@ COMMENTS = "".join(
         *(
             "comments longer than the post",
             "many other stories",
+            "many other stories before the text",
             "related stories longer than the post",
             "a footer by name",
         ),
