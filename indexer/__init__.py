@@ -1,1 +1,1 @@
-"""Read the documents of sources, and publish an immutable generation of their index."""
+"""Read the documents of sites, repositories, buckets and folders, and publish them as an immutable index."""

@@ -43,7 +43,7 @@ _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z_]{1,30}")
 
 
 def settings_of(source: str) -> list[str]:
-    """Return the names of the settings that apply to a source, depending on its kind."""
+    """Return the names of the settings that apply to the kind of a source, such as a site or a bucket."""
     kind = address_kind(source) or ("site" if "://" in source else "path")
     return [name for name, kinds in _KINDS_BY_SETTING.items() if kind in kinds]
 
@@ -88,10 +88,10 @@ class CrawlScope:
 class CrawlLimits:
     """Limits for reading one source. Times are in seconds. Sizes are in bytes after decompression.
 
-    `max_depth` counts links from the start page. `timeout` limits one page with its redirects. `max_bytes` limits one
-    page or local file. A longer delay in robots.txt overrides `delay`. `allow_private` permits all private addresses,
-    or only addresses in the listed networks. If `http_proxy` is `http.ENVIRONMENT`, environment variables name the
-    proxy. `own` maps sources to settings that override these limits for one source.
+    `max_depth` counts links from the start page. `timeout` limits one page including its redirects. `max_bytes` limits
+    one page or local file. A longer delay in robots.txt overrides `delay`. `allow_private` permits all private
+    addresses, or only addresses in the listed networks. If `http_proxy` is `http.ENVIRONMENT`, environment variables
+    name the proxy. `own` maps the names of sources to settings that override these limits.
     """
 
     max_pages: Annotated[int, Meta(ge=1)] = 10_000
@@ -181,9 +181,9 @@ class BuildConfig:
     """Settings of a build.
 
     `chunk_tokens` is the maximum number of tokens in a passage, without the title and headings that are embedded with
-    it. `keep_generations` includes the live generation. `tokens` decides whether token vectors are stored for late
-    interaction. If it is None, they are stored unless `no_tokens` or `why_no_tokens` gives a reason against it. If
-    `full` is True, nothing of the previous build is reused. If `allow_shrink` is True, a source may lose most of its
+    the passage. `keep_generations` includes the live generation. `tokens` decides whether token vectors are stored for
+    late interaction. By default, token vectors are stored unless `no_tokens` or `why_no_tokens` gives a reason not to.
+    If `full` is True, nothing of the previous build is reused. If `allow_shrink` is True, a source may lose most of its
     documents. If `refresh` is not None, only the sources in `refresh` are read again. `model` has the options of the
     embedder. `credentials` are not stored in the index.
     """
@@ -216,7 +216,7 @@ def matches(pattern: str, path: str) -> bool:
     if len(pieces) == 1:
         return not ends or path == pieces[0]
     place = len(pieces[0])
-    for piece in pieces[1:-1]:  # the first match leaves the most text for the pieces that follow
+    for piece in pieces[1:-1]:  # the first match is best, because it leaves the most text for the next pieces
         place = path.find(piece, place)
         if place < 0:
             return False
@@ -225,7 +225,7 @@ def matches(pattern: str, path: str) -> bool:
 
 
 def link_of(template: str, path: bytes, ref: str = "") -> str:
-    """Return the web address of a file by filling in a link template. A final `#L{line}` of the template is dropped."""
+    """Fill in a link template, such as `https://git.example/blob/{ref}/{path}`. Drops `#L{line}` at its end."""
     return template.removesuffix("#L{line}").replace("{path}", quote(path)).replace("{ref}", quote(ref))
 
 
@@ -233,7 +233,7 @@ Limits = Mapping[str, Mapping[str, Any]]
 
 
 def inherit_limits(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> BuildConfig:
-    """Add the limits that the live index stores to a config, unless the config sets them. Raises ConfigError."""
+    """Copy each limit that a config does not set from the live index. Raises ConfigError if a limit is invalid."""
     stored = limits_of(live.settings if live is not None else {})
     limits: dict[str, dict[str, Any]] = {}
     for source in sources:
@@ -244,7 +244,7 @@ def inherit_limits(config: BuildConfig, sources: Collection[str], live: Manifest
 
 
 def has_same_limits(config: BuildConfig, live: Manifest) -> bool:
-    """Return whether the limits of all sources are the same as in the live index."""
+    """Return whether a config has the same limits for every source as the live index."""
     return bool(json.loads(json.dumps(config.crawl.own, default=dict)) == limits_of(live.settings))
 
 
@@ -258,8 +258,8 @@ def credentialed_sources(config: BuildConfig, sources: Collection[str], live: Ma
     """Return the names of the sources that are read with credentials.
 
     Raises:
-        CredentialsError: a source was read with credentials before and has none now. Its pages could be replaced by
-            login pages. To read a source without secrets, configure a credential that has only an origin.
+        CredentialsError: a source was read with credentials before, and none are configured for it now. Login pages
+            could replace its pages. To read it without secrets, configure a credential with nothing but an origin.
     """
     before = set(live.settings.get("credentials", ())) if live is not None else set()
     credentials = {source: credential_for(source, config.credentials) for source in sources}

@@ -61,9 +61,10 @@ Condition = HasTerm | LacksTerm | Dated | AnyOf
 class Filter:
     """A condition on documents. For each field that is set, a document must have one of the field's values. Hashable.
 
-    `path` is like `url_prefix`, without scheme and host. `versions.resolve_versions` replaces `version` with addresses.
-    `metadata` is case-sensitive. `readers` has the user and group names of the caller: each access list of a document
-    must contain one. If `readers` is None, access lists are ignored. One filter in each set of `also` must match too.
+    `path` is like `url_prefix`, but without scheme and host. `versions.resolve_versions` replaces `version` with URLs.
+    `metadata` is case-sensitive. `readers` has the user and group names of the caller. Each access list of a document
+    must contain one of these names, unless `readers` is None. Each set in `also` is a condition too: the document must
+    match at least one filter in the set.
     """
 
     source: tuple[str, ...] = ()
@@ -83,10 +84,10 @@ class Filter:
 
     @classmethod
     def parse(cls, fields: object) -> "Filter":
-        """Parse a JSON object with FIELDS. Raises FilterError if a field is not valid.
+        """Parse a JSON object with the fields in `FIELDS`. Raises FilterError if a field is not valid.
 
-        A field has a string or a list of strings. Exceptions are `date`, an object with "from" and "to", and
-        `metadata`, an object that maps names to strings or lists of strings.
+        The value of a field is a string or a list of strings, with two exceptions. `date` is an object with "from" and
+        "to". `metadata` is an object that maps names to strings or lists of strings.
         """
         if not isinstance(fields, Mapping):
             raise FilterError("filter", 'must be an object, such as {"language": "en"}')
@@ -186,7 +187,7 @@ class EachFilter(Filter):
 
 
 def parts_of(filter: Filter | None, count: int) -> Sequence[Filter | None]:
-    """Return one filter for each of `count` collections."""
+    """Return the filter for each of `count` collections."""
     return filter.parts if isinstance(filter, EachFilter) else [filter] * count
 
 
@@ -249,7 +250,7 @@ def _term(field: str, value: str, name: str = "") -> str:
 
 
 def _levels(top: str, path: str) -> list[str]:
-    """Return the addresses of all parent folders, shortest first, and then the address itself, all percent-decoded."""
+    """Return `top/a`, `top/a/b` and so on for each folder of a path, and finally the whole address, percent-decoded."""
     path, mark, query = path.partition("?")
     folders = unquote(path).strip("/").split("/") if path.strip("/") else []
     levels = [top]

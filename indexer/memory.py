@@ -64,7 +64,10 @@ def _of_cgroup(mount: Path, path: str) -> Iterator[Limit]:
 
 
 def prepare() -> None:
-    """If memory is limited, use smaller stacks and fewer heaps. Call before starting threads. Raises MemoryShort."""
+    """If memory is limited, use smaller stacks and fewer heaps. Call this before starting threads.
+
+    Raises MemoryShort if the limit is too low for a build.
+    """
     lowest = limit()
     if lowest is None:
         return
@@ -98,7 +101,7 @@ def readers(maximum: int) -> int:
 
 
 def share(maximum: int) -> int:
-    """Return the number of items to keep in memory: `maximum`, or as few as an eighth of it if memory is limited."""
+    """Return the number of items to keep in memory: `maximum`, or less if memory is limited, but at least an eighth."""
     lowest = limit()
     return maximum if lowest is None else max(1, maximum // 8, int(maximum * lowest.bytes / _PLENTY_BYTES))
 

@@ -1,4 +1,4 @@
-"""Define the limits, the previous generation and the callbacks that a source gets when it is read."""
+"""The limits, the callbacks and the index of the previous build, which are used to read a source."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ from indexer.records import Page
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
-    """A source of a build, with its limits and the previous generation."""
+    """A source to read, with its limits. `earlier` contains its documents in the index of the previous build."""
 
     source: str
     limits: CrawlLimits
     report_due: Callable[[int], None] = lambda _: None
     earlier: PreviousGeneration = field(default_factory=PreviousGeneration)
     no_images: str = OCR_OFF  # reason why images are not read, or empty
-    # says which parts of a page to read, such as its links; called from several threads
+    # returns the parts of a page that should be read, such as its links; called from several threads
     parts_of: Callable[[Page], PageParts] = lambda _: PageParts(links=True)

@@ -253,7 +253,7 @@ class _Tab:
         self._documents_left = 0
 
     async def render(self, job: RenderJob) -> RenderedDocument:
-        """Render a document. Raises PageUnavailable, an error of `load`, or an error of Playwright."""
+        """Render a document. Raises PageUnavailable if this fails, and passes on errors of `load` and Playwright."""
         if self._context is None:
             self._context = context = await self._running.chromium.new_context(
                 service_workers="block", accept_downloads=False, viewport=_VIEWPORT, timezone_id="UTC"
@@ -315,7 +315,7 @@ class _Tab:
         with suppress(self._running.error):
             if not request.url.startswith(("http://", "https://")):
                 await route.abort()
-            elif job is None and kind == "document":  # `clear` navigates to an empty document
+            elif job is None and kind == "document":  # an empty document replaces the last one in `clear`
                 await route.fulfill(content_type="text/html", body="")
             elif job is None:
                 await route.abort()

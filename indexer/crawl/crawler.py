@@ -40,10 +40,10 @@ class _QueuedAddress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """The pages read for one address. `alias` is the requested page if its canonical page is used instead."""
+    """The pages read for one address. `alias` is the requested page, if its canonical page replaces it in the index."""
 
     visits: tuple[Visit, ...]
-    alias: Page | None = None  # its links are followed, but its text is not indexed
+    alias: Page | None = None
 
 
 def crawl(
@@ -54,7 +54,7 @@ def crawl(
     `context.source` is the address of the start page. The crawl stays on its scheme, host and port. If the links of a
     page are followed but its text is not indexed, the page is yielded with `noindex`. If several pages have the same
     content, all are yielded, but only the links of the first are followed. If a page is unchanged or unavailable, its
-    record of the previous build is yielded.
+    record from the previous build is yielded.
 
     Args:
         sessions: login sessions by origin (`scheme://host:port`).
@@ -218,7 +218,7 @@ class _Crawl:
         return self._process_result(_QueuedAddress(url, 0, ""), result)
 
     def enqueue_sitemaps(self) -> list[Item]:
-        """Enqueue the pages in sitemaps. If robots.txt names none and no page is queued, try their usual addresses."""
+        """Enqueue the pages in sitemaps. Try usual sitemap addresses if robots.txt names none and no page is queued."""
         if not self._frontier.follows_links or not self._limits.max_depth:
             return []
         reader = self._reader
@@ -269,7 +269,7 @@ class _Crawl:
             return [(Skip if isinstance(error, NotWanted) else Failure)(due.url, str(error))]
 
     def leftovers(self) -> list[Item]:
-        """Return a Skip for each unread alternative view, refused request of a script, and address over a limit."""
+        """Return a Skip for each unread address: a page over a limit, a print version or other view, or a resource."""
         limit = self._limit_reached()
         rest = (Skip(url, limit) for url in self._frontier.remaining())
         return [*self._reader.refused_requests(), *self._unread_views, *rest]
@@ -321,7 +321,7 @@ class _Crawl:
         return self._frontier.enqueue(page.links, due.depth + 1, page.url)
 
     def _read_or_known(self, url: str) -> _Result:
-        """Read a page. If it is unavailable, return its record of the previous build. Runs in a fetcher thread."""
+        """Read a page. If it is unavailable, return its record from the previous build. Runs in a fetcher thread."""
         try:
             return self._canonicals.read(url)
         except PageUnavailable as error:

@@ -49,8 +49,9 @@ class PageRequest:
 
     `check_redirect` raises NotWanted to refuse the target of a redirect. `validators` returns conditional headers for
     an address, such as If-None-Match. A body over `max_length` bytes is truncated. If `max_length` is None, a body over
-    the crawl's limit is an error. Only media types in `types` are accepted. Bodies with a type in `long_types` may be
-    as long as a sitemap. In both fields, None means all types. `is_anonymous` omits the session's headers.
+    the crawl's limit is an error. Only media types in `types` are accepted, or all if `types` is None. Media types in
+    `long_types` have the higher size limit of sitemaps, or all if `long_types` is None. If `is_anonymous` is true, the
+    headers of the session are not sent.
     """
 
     check_redirect: Callable[[str], object] = str
@@ -98,7 +99,7 @@ class Fetcher:
             pool.close()
 
     def leave_site(self, site: str) -> None:
-        """Forbid private addresses if `site` is public. Call this when its start page redirects to another host."""
+        """Forbid private addresses if `site` is public. Call this when the crawl moves from `site` to another host."""
         url_parts = urlsplit(site)
         if self._backend.allow_private is True:
             with suppress(OSError, UnicodeError):
@@ -204,7 +205,7 @@ class Fetcher:
             raise PageUnavailable(str(error)) from error
 
     def _pool_for(self, url: str) -> httpcore.ConnectionPool:
-        """Return the connection pool for an address. Raises NotWanted if its proxy could fetch a private address."""
+        """Return the connection pool for an address. Raises NotWanted if a proxy would fetch a private address."""
         proxy, url_parts = proxy_for(url, self._limits.http_proxy), urlsplit(url)
         allowed = self._backend.allow_private
         if proxy is not None and allowed is not True:
@@ -293,7 +294,7 @@ class RequestPacer:
         return wait
 
     def pause(self, seconds: float) -> None:
-        """Start a pause. Requests wait for its end, or fail immediately if it is over `MAX_PAUSE_SECONDS`."""
+        """Start a pause. Until its end, requests wait, or fail if the pause is longer than `MAX_PAUSE_SECONDS`."""
         with self._lock:
             until = time.monotonic() + seconds
             if seconds > MAX_PAUSE_SECONDS:

@@ -141,7 +141,7 @@ class _Stream(httpcore.NetworkStream):
 
 
 def _has_no_headers(record: logging.LogRecord) -> bool:
-    """Return False for records of httpcore's debug log with response headers, because they may contain cookies."""
+    """Return False for messages of httpcore that contain response headers, because headers may contain cookies."""
     text = record.getMessage()
     return not text.startswith("receive_response_headers.") or text.startswith("receive_response_headers.started")
 

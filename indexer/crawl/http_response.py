@@ -230,9 +230,10 @@ class Links:
 
 
 def read_links(page: Page, lend: Lend = borrowed, requested: PageParts = ONLY_LINKS, *, former_site: str = "") -> Links:
-    """Read the links of a page, and the `requested` parts. In links, replace `former_site` with the page's site.
+    """Read the links of a page, and `requested` parts such as its text, in a reader process from `lend`.
 
-    Raises FetchError if the markup cannot be parsed, or if parsing takes too much time or memory.
+    Links to `former_site` are changed to the site of the page. Raises FetchError if the markup cannot be parsed, or if
+    parsing takes too much time or memory.
     """
     if page.content_type not in MARKUP | MARKDOWN:
         return Links(())

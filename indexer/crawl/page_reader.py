@@ -91,7 +91,10 @@ class LoginCheck:
             raise SessionEnded(f"{origin(url)} asks to log in at {url}: its {kinds} must be renewed")
 
     def _is_refused(self, url: str, is_anonymous: bool) -> bool:
-        """Return whether the site refuses, redirects or asks for a password. Raises FetchError for other failures."""
+        """Return whether the site refuses or redirects a request, or asks for a password.
+
+        Raises FetchError if the request fails for another reason.
+        """
 
         def refuse(_: str) -> None:
             raise RedirectRefused("a redirect")
@@ -114,13 +117,13 @@ class PageReader:
         self._renderer = Renderer(context, browser)
         self.refused_requests = self._renderer.refused_requests
         self._fetcher = Fetcher(context.limits, sessions)
-        self.close = self._fetcher.close  # call it after all threads have stopped
+        self.close = self._fetcher.close  # call `close` after all threads have stopped
         self._readers = ReaderPool()
         self._logins = LoginCheck(self._fetcher, context.source, partial(read_links, lend=self._readers.borrowed))
         self.site = ""  # scheme://host:port
         self.moved_from = ""
         self.has_read_start = False
-        self.why_no_links: str | None = None  # a reason; "" if the start page has links, None before it is read
+        self.why_no_links: str | None = None  # empty if the start page has links; None before the page is read
         self._soft_404: dict[str, frozenset[int]] = {}  # shingles of the response for a missing page, by folder
         self._soft_404_lock = threading.Lock()
 
@@ -131,7 +134,10 @@ class PageReader:
         self._readers.close()
 
     def enter_site(self, start: str) -> None:
-        """Fetch robots.txt of the start page's site. Call this again if that page has moved. Raises FetchError."""
+        """Fetch robots.txt of the start page's site. Call this again if the start page redirects to another site.
+
+        Raises FetchError if the site may not be crawled.
+        """
         if self.site and urlsplit(self.site).hostname != urlsplit(start).hostname:
             self.moved_from = self.moved_from or self.site
             self._fetcher.leave_site(self.site)
@@ -232,13 +238,14 @@ class PageReader:
         return Visit(page, links.canonical, text)
 
     def _reusable_record(self, url: str) -> PageRecord | None:
-        """Return the record of a page in the previous build, or None. A new rendering mode invalidates all records."""
+        """Return the record of a page from the previous build. None if there is none or the rendering mode changed."""
         return None if self._renderer.mode_changed else self._earlier.reusable_page(url)
 
     def _is_soft_404(self, page: Page) -> bool:
         """Return whether a page is almost the same as the site's response for a random address that does not exist.
 
-        A short page is also compared with the response for such an address in its top folder, which may differ.
+        A short page is also compared with the response for a random address in its top folder, because the site may
+        have another error page there.
         """
         text = shingles_without_address(page)
         top, _, rest = urlsplit(page.requested).path[1:].partition("/")

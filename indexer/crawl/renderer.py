@@ -30,7 +30,7 @@ _MAX_REFUSED = 100
 
 @dataclass(slots=True)
 class RenderBudget:
-    """The number of bytes that one page may still load. `unavailable` describes the last failure to load a resource."""
+    """The number of bytes that a page may still load. `unavailable` is the error of the last resource that failed."""
 
     bytes: int
     unavailable: str = ""
@@ -79,7 +79,7 @@ class Renderer:
         return [*self._refused.values()]
 
     def parts_of(self, page: Page) -> PageParts:
-        """Return the parts of a page to read before rendering. In mode `on`, these are only its links."""
+        """Return the parts of a page to read before rendering. If every page is rendered, these are only its links."""
         if not self._site or page.content_type not in MARKUP:
             return self._parts_of(page)
         return PageParts() if self._mode == "on" else replace(self._parts_of(page), needs_rendering=_has_script(page))

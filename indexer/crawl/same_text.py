@@ -1,8 +1,8 @@
-"""Compare the texts of pages of one site, to detect wrong canonical addresses and alternative views of a page.
+"""Compare the texts of pages of one site, to detect wrong canonical addresses and views of a page.
 
-The shingles of a text are the hashes of its runs of three words. Texts are compared by their samples, which contain the
-lowest hashes (A. Broder, "On the resemblance and containment of documents", 1997). A view of a page, such as its
-source or print version, has the same text. The addresses of views follow a pattern, such as `?print`.
+A view, such as a print version, has the same text as the page. The addresses of views follow a pattern, such as
+`?print`. The shingles of a text are the hashes of all runs of three words. Texts are compared by samples, which are
+their lowest hashes (A. Broder, "On the resemblance and containment of documents", 1997).
 """
 
 import re
@@ -96,13 +96,14 @@ class Sample:
 
 
 class SiteTexts:
-    """Stores samples of the texts of one site's pages, and the address patterns of their alternative views."""
+    """Stores samples of the texts of one site's pages, and address patterns of views, such as print versions."""
 
     def __init__(self, earlier: PreviousGeneration) -> None:
         self._earlier = earlier
         self._texts: dict[str, Sample] = {}
         self._links: dict[str, Sample] = {}
-        self._words: dict[str, frozenset[str]] = {}  # words of short pages; markup would change most shingles
+        # words of short pages by address; the source view of a short page has other shingles, because of its markup
+        self._words: dict[str, frozenset[str]] = {}
         self._url_by_name: dict[str, str] = {}
         self._pattern_votes: dict[str, int] = {}
 
@@ -122,7 +123,7 @@ class SiteTexts:
         return sample is None or _is_in(Sample.of(text), sample)
 
     def is_view(self, page: Page, text: Collection[int], referrer: str) -> bool:
-        """Return whether a page is an alternative view of its referrer, or of a page with the same base name."""
+        """Return whether a page is a view, such as a print version, of its referrer or of a page with the same name."""
         if not text:
             return False
         sample = Sample.of(text)
@@ -134,7 +135,7 @@ class SiteTexts:
         return is_same
 
     def has_view_address(self, url: str, referrer: str) -> bool:
-        """Return whether a link from `referrer` matches an address pattern that enough views have confirmed."""
+        """Return whether a link from `referrer` has the same address pattern as several views, such as `*/print`."""
         return bool(self._pattern_votes) and self._pattern_votes.get(view_pattern(referrer, url) or "", 0) >= _MIN_VOTES
 
     def is_collection(self, text: Collection[int]) -> bool:
@@ -158,7 +159,7 @@ class SiteTexts:
         has_pattern = original in self._links and view_pattern(original, page.url) is not None
         if not has_pattern or not has_all or not _is_in(sample, original_sample):
             return False
-        # a view has the same links as its page; other versions and translations also link to each other
+        # A view has the same links as its page. A translation or other version also links to its counterparts.
         share = _sample_links({*page.links} - {page.url, original}).share_in(self._links[original])
         return share is None or share >= _MIN_LINK_SHARE
 

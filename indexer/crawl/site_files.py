@@ -67,7 +67,7 @@ class Robots:
 
 
 def _rules_for(name: str | None, text: str) -> tuple[list[tuple[str, str]], Iterable[str]]:
-    """Return the rules for the crawler `name`, or for `*` if it has none, and the addresses of sitemaps."""
+    """Return the rules of the group `name`, or of the group `*` if that is missing, and the addresses of sitemaps."""
     groups: dict[str | None, list[tuple[str, str]]] = {}
     sitemaps: dict[str, None] = {}
     current, in_agents = set[str | None](), False
@@ -182,7 +182,10 @@ class SitemapReader:
         return SitemapPages(tuple(url for url in pages if origin(url) == self.site), tuple(notes), unavailable)
 
     def _with_site_scheme(self, url: str) -> str:
-        """Move an address on the host of the site or former site to `site`, because sitemaps may mix http and https."""
+        """Replace the origin of an address with `site` if it has the same host or the host of `former_site`.
+
+        This is necessary because a sitemap may contain http addresses of an https site.
+        """
         hosts = (urlsplit(self.site).netloc, urlsplit(self.former_site).netloc)
         return self.site + url.removeprefix(origin(url)) if urlsplit(url).netloc in hosts else url
 

@@ -1,1 +1,1 @@
-"""Split documents into chunks. Each chunk lies within one section and has a limited number of tokens."""
+"""Split documents into chunks. Each chunk has a limited number of tokens, and short sections are joined."""

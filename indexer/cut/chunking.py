@@ -63,7 +63,7 @@ class Chunker:
         self._max_context_tokens = int(self._room * _MAX_CONTEXT_SHARE)
 
     def split(self, document: Document) -> list[Chunk]:
-        """Return the chunks of a document in reading order, at most `MAX_CHUNKS` + 1."""
+        """Return the chunks of a document in reading order. A result of `MAX_CHUNKS` + 1 chunks is incomplete."""
         self._cache.clear()
         sections = [short for section in document.sections for short in _divide(section)]
         self._cache.load(text for section in sections for text in (section.text, *section.path[-1:]))
@@ -117,10 +117,10 @@ class Chunker:
             longest = max((len(passage.token_ids) for passage in passages), default=0)
             if budget <= _MIN_TEXT_TOKENS or longest <= self._embedder.max_length:
                 return passages
-            budget = max(_MIN_TEXT_TOKENS, budget * 3 // 4)  # a passage can have more tokens than its cached parts
+            budget = max(_MIN_TEXT_TOKENS, budget * 3 // 4)  # a passage may have more tokens than its paragraphs alone
 
     def _tokenize(self, text: str, tokens: TextTokens, piece: Piece, context: str) -> _Passage:
-        """Return a piece of a section's text as a passage. Its token ids are joined from cached tokens if possible."""
+        """Return one piece of a section's text as a passage, with its token ids, from cached tokens if possible."""
         tokenizer, (start, end, head) = self._embedder.tokenizer, piece
         shown = f"{head}\n{text[start:end]}" if head else text[start:end]
         embedded = f"{context}\n\n{shown}" if context else shown
@@ -212,9 +212,9 @@ def _divide(section: Section) -> Iterator[Section]:
 
 
 def _blocks(section: Section, place: int, text: str) -> tuple[TextBlock, ...]:
-    """Return the positions of code and tables in a passage, which begins at character `place` of its section.
+    """Return the positions of code and tables in the passage `text`, which begins at character `place` of a section.
 
-    If a table is split, the passage may begin with a copy of the table's head, which is not at `place` in the section.
+    If a split table continues in the passage, `text` may begin with a copy of the table's head.
     """
     inside = section.blocks[bisect_right(section.blocks, place, key=itemgetter(1)) :]
     head_length = 0 if section.text.startswith(text, place) else len(inside[0].head or "") + 1
@@ -280,9 +280,9 @@ class _Group:
     has_headings: bool = False
 
     def try_merge(self, other: "_Group", size: int, count_tokens: Callable[[str], int]) -> bool:
-        """Merge the next group into this one, and return True, or return False if the groups should stay separate.
+        """Merge the next group into this group if possible, and return whether they were merged.
 
-        They stay separate if their parents differ, if both are long, or if together they have over `size` tokens.
+        Groups are not merged if their parents differ, if both are long, or if together they have over `size` tokens.
         """
         depth, depths = _common_length(self.path, other.path), (len(self.path), len(other.path))
         is_near = depth >= min(depths) - (depths[0] == depths[1])

@@ -19,8 +19,8 @@ _MAX_CHARACTERS_PER_TOKEN = 12
 # `_cheapest_ends` minimizes the sum of these costs. A piece shorter than half the maximum costs up to _SHORT_COST more.
 _PIECE_COST = 0.2
 _SHORT_COST = 2.0
-# Costs of a cut between blocks, list items, lines and so on. _ITEM_COST is also for table rows and lines that end with
-# a sentence.
+# Costs of a cut after a block, list item, line, sentence, clause, word or character. _ITEM_COST is also the cost after
+# a table row, and after a line that ends with a sentence.
 _BLOCK_COST = 0.0
 _ITEM_COST = 0.05
 _LINE_COST = 0.2
@@ -61,9 +61,9 @@ _MAX_HEAD_SHARE = 0.25
 
 
 class _Unit(NamedTuple):
-    """A line, row or sentence that should not be cut, with the white space after it.
+    """A line, row or sentence that should not be cut, including the white space after it.
 
-    `cost_after` is the cost of a cut after it. `head` is the table head to repeat if a piece begins with this unit.
+    `cost_after` is the cost of a cut at its end. If a piece of text begins with this row, `head` is repeated before it.
     """
 
     text: str
@@ -72,7 +72,7 @@ class _Unit(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """The range of a piece in its text, without surrounding white space, and the table head to repeat before it."""
+    """A part of a text, from character `start` to `end`. If it continues a table, `head` repeats the table's head."""
 
     start: int
     end: int
@@ -191,7 +191,7 @@ def _paragraphs(text: str, blocks: Sequence[SectionBlock]) -> Iterator[_Paragrap
 
 
 def _line_units(paragraph: _Paragraph, repeated: Container[str]) -> list[_Unit]:
-    """Split a paragraph into the lines of a list or table, or into the sentences of prose."""
+    """Split a paragraph into sentences, or a list or table into lines. Table heads in `repeated` may be repeated."""
     text, cost_after, block = paragraph
     if block is None and _BLANK.search(text.rstrip()):
         return [_Unit(text, cost_after)]
@@ -290,7 +290,7 @@ def _join_small_units(units: list[_Unit], counts: list[int], size: int) -> tuple
 
 
 def _cheapest_ends(costs: Sequence[float], counts: Sequence[int], size: int) -> list[int]:
-    """Divide units into the pieces with the lowest total cost. Return the index after the last unit of each piece."""
+    """Divide units into pieces with the lowest total cost. Return, for each piece, the index after its last unit."""
     tokens_before = [0, *accumulate(counts)]
     best_cost = [0.0]
     best_start = [0]
