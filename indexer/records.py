@@ -21,7 +21,10 @@ Readers = tuple[str, ...] | None  # names in an access list; None means everybod
 
 
 class AccessLists(NamedTuple):
-    """Access lists of a document, with `user:NAME` and `group:NAME`. Readers must be in both lists. None admits all."""
+    """Two lists of the users and groups that may read a document, such as `user:ann`. A reader must be in both lists.
+
+    `external` was set by an access file or a client, `declared` by the document itself. None admits everybody.
+    """
 
     external: Readers = None
     declared: Readers = None
@@ -145,8 +148,8 @@ class Outcome(NamedTuple):
 class PageRecord:
     """Data about a page that an index stores for the next build.
 
-    If a page is unchanged or cannot be read, a source yields the record of the previous build instead of a Page.
-    `failure` is the reason why the page cannot be read, and is not stored.
+    If a page is unchanged or cannot be read now, the next build uses this record instead of a Page. `failure` is the
+    reason why the page cannot be read, and is not stored.
     """
 
     url: str
@@ -191,7 +194,7 @@ class TextBlock(NamedTuple):
 
 
 class SectionBlock(NamedTuple):
-    """A code block, table or row of a section, from `start` to `end` (exclusive), that should stay in one passage."""
+    """A code block, table or row that should stay in one passage: characters `start` to `end` (exclusive)."""
 
     start: int
     end: int

@@ -185,7 +185,7 @@ class Session:
                 self._redact_cookies()
 
     def redact(self, text: bytes) -> bytes:
-        """Remove the secrets of the session from a response, because pages may contain secrets that were sent."""
+        """Remove the secrets of the session from a response, because a page may quote the request."""
         for secret in self._redacted_texts:
             text = text.replace(secret, b"")
         return text
@@ -229,11 +229,11 @@ class Session:
         return headers
 
     def _load_cookies(self) -> None:
-        """Load the cookies for the origin from a cookies.txt. Raises CredentialsError; its message quotes no values."""
+        """Load cookies from a cookies.txt file. Raises CredentialsError, with a message that quotes no values."""
         place, host = self._credential.cookies, urlsplit(self._credential.origin).hostname or ""
         if place is None:
             return
-        for number, line in enumerate(place.read().split("\n"), start=1):  # splitlines would also split within values
+        for number, line in enumerate(place.read().split("\n"), start=1):  # splitlines might also split cookie values
             line = line.removesuffix("\r").removeprefix(_HTTP_ONLY)
             if not line.strip() or line.startswith("#"):
                 continue
@@ -256,7 +256,7 @@ class Session:
             raise CredentialsError(f"{lacks}: export the cookies again, or check the host")
 
     def _redact_cookies(self) -> None:
-        """Redact the current cookie values too. Previous values stay redacted, because pages may still contain them."""
+        """Redact the current cookie values, and still redact earlier values, because pages may still contain them."""
         for cookie in self._cookies:
             if cookie.value and len(cookie.value) >= _MIN_COOKIE_CHARS:
                 self._cookie_values.pop(cookie.value, None)

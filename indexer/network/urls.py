@@ -24,7 +24,7 @@ _IN_FRAGMENT = "!$&'()*+,;=:@/?-._~"
 _MAX_LENGTH = 2_000
 _DROPPED = str.maketrans("", "", "\t\r\n")
 
-# A parameter is a session id if its name matches _SESSION, or if its name matches _LIKELY and its value _RANDOM.
+# A parameter is a session id if its name matches _SESSION, or its name matches _LIKELY and its value matches _RANDOM.
 _SESSION = re.compile(
     r"[js]session_?id\w*|phpsess(?:ion)?_?id|aspsession(?:id)?\w*|oscsid|xtcsid|zenid|cfid|cftoken", re.IGNORECASE
 )

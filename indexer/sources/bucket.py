@@ -72,7 +72,7 @@ class Bucket:
     """Reads the objects below a prefix, or one object. Credentials and endpoint come from environment variables."""
 
     def __init__(self, context: SourceContext) -> None:
-        """Open the bucket without sending a request. Raises SourceError."""
+        """Create the client of the storage service. Raises SourceError if its package or a setting is missing."""
         self._context, self._limits = context, context.limits
         address = self._address = BucketAddress.read(context.source)
         try:
@@ -88,19 +88,22 @@ class Bucket:
             "timeout": timedelta(seconds=self._limits.timeout),
             "user_agent": self._limits.user_agent,
         }
-        if not self._limits.http_proxy:  # a proxy that no host uses replaces proxies of the environment
+        if not self._limits.http_proxy:  # this unused proxy overrides proxies in environment variables
             client |= {"proxy_url": "http://localhost", "proxy_excludes": "*,0.0.0.0/0,::/0"}
         elif self._limits.http_proxy != ENVIRONMENT:
             client |= {"proxy_url": self._limits.http_proxy, "proxy_excludes": "localhost,127.0.0.0/8,::1"}
         kind = _STORES[address.scheme]
-        # permit http only if the environment names an endpoint with http
+        # permit http only if an environment variable contains an http endpoint
         if any(os.environ.get(variable, "").lower().startswith("http://") for variable in kind.variables.split()):
             client["allow_http"] = True
         with self._source_errors():
             self._store = getattr(store, kind.client_class)(address.bucket, client_options=client, retry_config=_RETRY)
 
     def items(self) -> Generator[Item, None, None]:
-        """List all objects, then yield the items of each, or its previous records if unreadable. Raises SourceError."""
+        """List all objects, then yield the items of each object. Raises SourceError if the bucket cannot be read.
+
+        If only an object cannot be read, yield its records from the previous build.
+        """
         context, source, manifest = self._context, self._context.source, self._context.earlier.manifest
         with self._source_errors(), closing(self._list()) as batches:
             listed = listing(batches)
@@ -118,7 +121,7 @@ class Bucket:
                 yield from with_members(item, self._limits.max_bytes, context.no_images)
 
     def _list(self) -> Generator[list[StoredFile], None, None]:
-        """Yield the objects below the prefix, or the object with that name. Collect access lists of parent folders."""
+        """Yield the objects in the folder `prefix`, or the object with this name. Collect the access lists above it."""
         import obstore
 
         prefix, is_empty = self._address.prefix, True
@@ -147,7 +150,7 @@ class Bucket:
         ahead: deque[Future[tuple[list[Item], str]] | list[Item]] = deque()
         with ThreadPoolExecutor(concurrency, thread_name_prefix="objects") as pool:
             try:
-                for file in chain(files, repeat(None, concurrency + 1)):  # None: wait for the last objects
+                for file in chain(files, repeat(None, concurrency + 1)):  # each None waits for one of the last objects
                     if isinstance(file, StoredFile):
                         ahead.append([*self._files.unchanged(file)] or pool.submit(self._fetch, file))
                     elif file is not None:
@@ -166,7 +169,10 @@ class Bucket:
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def _fetch(self, file: StoredFile) -> tuple[list[Item], str]:
-        """Return (items of an object, ""). After a temporary error, return (previous records, the error message)."""
+        """Return the items of an object, and the message of a temporary error, or "" if there was none.
+
+        After a temporary error, the items are the records from the previous build.
+        """
         url, began = self._files.url(file.path), time.monotonic()
         try:
             return [self._read(file)], ""
@@ -180,7 +186,7 @@ class Bucket:
             return [*self._files.records_after_failure(file.path, reason)] or [Failure(url, reason)], reason
 
     def _read(self, file: StoredFile) -> Page | Skip:
-        """Fetch an object. Raises FetchError or an error of the client."""
+        """Fetch an object. Raises FetchError if its content is damaged or too large, or an error of the client."""
         import obstore
 
         answer = obstore.get(self._store, file.path.decode("utf-8", "surrogateescape"))
@@ -204,12 +210,12 @@ class Bucket:
                 f"{self._address.source}: cannot be listed within {_LISTING_SECONDS:,.0f} seconds"
             ) from None
         except self._errors as error:
-            # not chained: the error may quote a signed request
+            # the original error is not chained, because it may quote a signed request
             raise SourceError(f"{self._address.source}: {_explain_error(error, self._address)}") from None
 
 
 async def _bounded(request: Callable[[], Awaitable[_Result]], end: float) -> _Result:
-    """Wait for a response until the monotonic time `end`. Raises TimeoutError, or SourceError if it is too large."""
+    """Await a response until the monotonic time `end`. Raises TimeoutError, or SourceError for a response too large."""
     limit = _resident() + _MAX_RESPONSE_BYTES
     async with asyncio.timeout(end - time.monotonic()):  # a store may send empty listings forever
         answer = asyncio.ensure_future(request())
@@ -243,7 +249,7 @@ def _explain_error(error: Exception, address: BucketAddress) -> str:
 
 
 def _file(meta: "ObjectMeta") -> StoredFile:
-    """Convert an object to a file. Its version is the ETag, or else the time of its last change."""
+    """Convert the metadata of an object. The version is the ETag, or the time of the last change if there is none."""
     modified: datetime = meta["last_modified"].astimezone(UTC)
     path, size = meta["path"].encode("utf-8", "surrogateescape"), meta["size"]
     version = (meta["e_tag"] or modified.isoformat()).strip('"')

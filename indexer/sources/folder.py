@@ -75,7 +75,7 @@ class Tree:
 
 
 def folder_names(folder: Path) -> list[tuple[str, int]]:
-    """Return the sorted names in a folder, each with its file type, or only its access list if listing fails."""
+    """Return the sorted names in a folder with their file types. If listing fails, return only the access list."""
     try:
         with os.scandir(folder) as entries:
             is_folder = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
@@ -204,7 +204,7 @@ class _FolderReading:
         return "hidden" if name.startswith(".") else refusal_of(name, self._context.no_images)
 
     def _access_above(self) -> Readers:
-        """Return the readers in the nearest list above the root. If a link leads there, also search above the link."""
+        """Return the readers in the nearest access list above the source, and above its target if it is a link."""
         access: Readers = None
         root = Path(os.path.abspath(Path(self._context.source).expanduser()))
         for folder in dict.fromkeys([*reversed(root.parents), *reversed(self._tree.root.parents)]):
@@ -215,7 +215,10 @@ class _FolderReading:
     def _lists(
         self, folder: Path, names: Iterable[tuple[str, int]], inherited: Readers
     ) -> tuple[Readers, dict[str, Readers]]:
-        """Return the readers of a folder and of files with a list. An invalid or duplicate list excludes everyone."""
+        """Return the readers of a folder, and those of each file that has its own access list, by file name.
+
+        An invalid or duplicate list excludes everyone.
+        """
         files = {name.casefold() for name, mode in names if not stat.S_ISDIR(mode)}
         lists: dict[str, Readers] = {"": inherited}
         targets, is_closed = set[str](), False

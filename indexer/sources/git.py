@@ -272,7 +272,10 @@ def _refers_outside(folder: Path) -> bool:
 def _read_commit(
     context: SourceContext, git: Git, ref: str, commit: str, closed: Collection[str]
 ) -> Generator[Item, None, None]:
-    """Yield the items of a commit. Access lists outside it apply to the paths in `closed`. Raises SourceError."""
+    """Yield the items of a commit. Raises SourceError if it cannot be read.
+
+    Files below `closed` are skipped, because access lists outside the repository apply to these paths.
+    """
     files = StoredFiles(context, listing(_list_files(git, commit)), root=context.source, ref=ref, closed=closed)
 
     def read(file: StoredFile) -> Sequence[Item]:
@@ -296,7 +299,7 @@ def _read_commit(
 
 
 def _list_files(git: Git, commit: str) -> Iterator[Iterable[StoredFile]]:
-    """Yield the files of a commit in batches. Raises SourceError."""
+    """Yield the files of a commit in batches. Raises SourceError if git fails or is too slow."""
     with git.start("ls-tree", "-r", "-l", "-z", "--full-tree", commit, seconds=_RUN_SECONDS) as process:
         output, rest = _pipe(process.stdout), b""
         while piece := output.read(_READ_BYTES):

@@ -38,7 +38,7 @@ _SELECT_SUMS = "SELECT count(body), coalesce(sum(length(body)), 0) FROM document
 class Change:
     """A document that was pushed or withdrawn. `at` is the time in UTC (ISO 8601). Later changes have higher ids.
 
-    `generation` is the first generation with the change, and `reason` says why the document was skipped or failed.
+    `generation` is the first index generation that contains the change. `reason` is why the document was not indexed.
     """
 
     id: int
@@ -80,7 +80,7 @@ class PushedStore:
         """Store a document, and replace an earlier document with the same address.
 
         Args:
-            replace: if False, return None if the address already has a document. So only the first client succeeds.
+            replace: if this is False and the address already has a document, store nothing and return None.
         """
         facts_json = json.dumps(page.sender_facts)
         facts = (page.content_hash, page.content_type, page.charset, facts_json, page.fetched_at, page.body)
@@ -123,7 +123,7 @@ class PushedStore:
         return int(self._one(failed)[0])
 
     def has(self, url: str) -> bool:
-        """Return whether a pushed document has this address, in the store or in a live generation that was imported."""
+        """Return whether a pushed document has this address, in this store or, after an import, in the live index."""
         if (row := self._one("SELECT body IS NOT NULL FROM documents WHERE url = ?", url)) is not None:
             return bool(row[0])
         try:
@@ -135,7 +135,7 @@ class PushedStore:
             return row is not None
 
     def listed(self) -> Iterator[tuple[str, str, bool]]:
-        """Yield `(address, content hash, False if it was withdrawn)` for each document, sorted by address."""
+        """Yield `(address, content hash, whether it is stored)` for each document, even if withdrawn, by address."""
         columns = "url, content_hash, body IS NOT NULL"
         batch = f"SELECT {columns} FROM documents WHERE url > ? ORDER BY url LIMIT 1000"  # noqa: S608 - only constants
         last = ""
@@ -148,7 +148,7 @@ class PushedStore:
         return self._page(url, "body", "body IS NOT NULL")
 
     def page_without_body(self, url: str) -> Page | None:
-        """Return the document with an address, even if withdrawn, but without its body. None if it was never pushed."""
+        """Return a document without its body, even if it was withdrawn, or None if it was never pushed."""
         return self._page(url, "x''", "stated != '[]'")
 
     def record_error(self, detail: str) -> None:
@@ -157,7 +157,7 @@ class PushedStore:
             database.execute("UPDATE totals SET trouble = ?", (detail,))
 
     def clear(self, last: int) -> None:
-        """Delete documents whose last change is `last` or earlier. Call this after removing them from the index."""
+        """Delete all documents that have no change after number `last`, because they were removed from the index."""
         if self.exists:
             with self._transaction() as database:
                 newer = "SELECT url FROM changes WHERE id > ?"
@@ -166,7 +166,7 @@ class PushedStore:
                 database.execute("UPDATE changes SET state = 'removed' WHERE state = 'queued' AND id <= ?", (last,))
 
     def record_indexed(self, last: int) -> None:
-        """Record that the live generation contains all changes up to number `last`. Raises IndexMissing."""
+        """Record that the live index contains all changes up to number `last`. Raises IndexMissing if none is live."""
         generation = current_id(self._index_dir)
         latest = f"{_SELECT_CHANGES} WHERE state = 'queued' AND id <= ? AND NOT EXISTS ({_SELECT_NEWER})"
         path = self._index_dir / GENERATIONS / generation / DOCUMENTS

@@ -128,7 +128,7 @@ class Templates:
             return None
 
     def _with_template(self, source: str, item: Item, readings: Mapping[str, PageReading] | None = None) -> Item:
-        """Return an item with the source's template. Drop its parsed text if the template could change that text."""
+        """Return an item with the template of its source. Drop parsed text that may contain parts of the template."""
         if not is_html(item):
             return item
         template = self._templates.get(source, "")
@@ -288,7 +288,10 @@ def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item
 
 
 class _Unique:
-    """Skips pages with a repeated address. In each source, also skips copies of a page, except its other versions."""
+    """Skips pages with a repeated address, and copies of pages in the same source.
+
+    If the addresses of equal pages name different versions, such as `/v1/a` and `/v2/a`, the pages are not copies.
+    """
 
     def __init__(self, copied_urls: Collection[str]) -> None:
         self._copied_urls = copied_urls
@@ -310,7 +313,7 @@ class _Unique:
         return item
 
     def _is_copy(self, url: str, content: tuple[str, str]) -> bool:
-        """Return whether a page is a copy of an earlier page and not another version. If not, record its address."""
+        """Return whether a page is a copy of an earlier page. If it is not, record its address."""
         urls = self._contents.setdefault(content, [])
         if len(urls) >= _MAX_VERSIONS:
             return True
@@ -323,10 +326,10 @@ class _Unique:
 
 
 def _versions_of(url: str) -> dict[tuple[str, str], str]:
-    """Return `{(address before the version, path after it): version}` for each segment that may be a version.
+    """Return the versions that an address may name, by (address before the version, path after it).
 
-    An address without a version may name another version of the same page. So ("", path) has the version "any" if a
-    version precedes the path, and "" otherwise.
+    For `https://a.example/v2/b`, this is `{("https://a.example/*", "b"): "2", ("", "b"): "any", ("", "v2/b"): ""}`.
+    The keys without an address are for comparing it with addresses that name no version, such as `/b`.
     """
     versions, rest = dict[tuple[str, str], str](), urlsplit(url).path.strip("/")
     while rest:

@@ -60,7 +60,7 @@ class StoredFiles:
         Args:
             root: address of the root folder.
             ref: value of `{ref}` in a link template.
-            closed: paths to which access lists outside the source apply, as `closed_paths` returns them.
+            closed: result of `closed_paths` for access lists outside the source; files below these paths are skipped.
         """
         self._context, self._files, self._root, self._ref = context, files, root, ref
         self._limits, self._earlier, self._source = context.limits, context.earlier, context.source

@@ -1,4 +1,4 @@
-"""Store generations in an index folder or on a Milvus server. The classes for both have the same methods.
+"""Store index generations in a folder or on a Milvus server. The classes for both have the same methods.
 
 Every build writes to an index folder, because only the folder has the data for the next build. Afterwards, the build
 may also publish the generation to Milvus. This package may import `generation` and `publish`.
@@ -23,7 +23,7 @@ The methods of `MilvusGeneration` may also raise StoreUnreachable or StoreRefuse
 
 
 class FolderStore:
-    """The complete generations in an index folder. At most one of them is live."""
+    """The complete index generations in a folder. At most one generation is live."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -30,7 +30,7 @@ _PORT = 19530
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _FORMS = "use milvus://HOST:19530/NAME or milvuss://HOST:PORT/NAME"
 # error codes of Milvus
-_MISSING = (100, 700, 1600)  # no such collection, index, alias
+_MISSING = (100, 700, 1600)  # collection, index, alias
 _NOT_LOADED = 101
 _UNAUTHORISED = (1400, 1401)
 _BUSY = (2, 4, 8, 9)  # unavailable, too many requests, rate limit, quota
@@ -80,14 +80,14 @@ class MilvusAddress:
         return f"{self.name}_{generation_id.replace('-', '_')}"
 
     def generation_of(self, collection: str) -> str | None:
-        """Return the id of the generation whose passages a collection has, or None if the store did not create it."""
+        """Return the id of the generation in the name of a collection, or None if the name has another form."""
         day, mark, random = collection.removeprefix(f"{self.name}_").partition("_")
         id = f"{day}-{random}"
         return id if mark and is_generation_id(id) and self.collection(id) == collection else None
 
 
 def records_of(collection: str) -> str:
-    """Return the name of the collection with a generation's manifest, from the name of the one with its passages."""
+    """Return the name of the collection for the manifest of a generation whose passages are in `collection`."""
     return f"{collection}_records"
 
 
@@ -201,7 +201,7 @@ CHUNK_FIELDS = ["row", "id", "url", "section", "text", "position", "about"]
 MIN_HNSW_EF = 256
 _MIN_HNSW_PASSAGES = 2_000
 _HNSW_M, _HNSW_EF_CONSTRUCTION = 32, 128
-_BM25_K1, _BM25_B = 1.2, 0.75  # parameters of Tantivy, for the same ranking as in an index folder
+_BM25_K1, _BM25_B = 1.2, 0.75  # the values that Tantivy uses
 _MAX_TEXT_BYTES = 65_535
 _MAX_RECORD_CHARS = 60_000
 _MAX_TERMS = 4_096
@@ -255,7 +255,7 @@ def passages_indexes(count: int) -> Any:
 
 
 def indexes(**options: dict[str, Any]) -> Any:
-    """Return pymilvus' description of the indexes of a collection. Each option is a field with its index parameters."""
+    """Return the indexes of a collection as a pymilvus object. `options` maps fields to index parameters."""
     from pymilvus import MilvusClient
 
     params = MilvusClient.prepare_index_params()
@@ -288,7 +288,7 @@ def passage_rows(documents: Iterable[ScannedDocument]) -> Iterator[dict[str, Any
                 **{name: getattr(chunk, name) for name in ("id", "url", "section", "text", "position")},
                 "about": about | {"blocks": chunk.blocks},
                 "row": row,
-                "signature": signature - (1 << 64) if signature >> 63 else signature,  # Milvus' numbers are signed
+                "signature": signature - (1 << 64) if signature >> 63 else signature,  # Milvus has no unsigned integers
                 "words": words_of(chunk.title, chunk.section, chunk.text, document.language),
                 "vector": vector.tolist(),
             }
@@ -340,13 +340,13 @@ def constraints(query: LexicalQuery) -> list[str]:
 
 
 def has_phrases(words: str, required: Sequence[Clause]) -> bool:
-    """Return whether search terms from `words_of` contain each required phrase, stemmed as in at least one language."""
+    """Return whether search terms from `words_of` contain each required phrase, stemmed in at least one language."""
     return all(
         any(f" {' '.join(map(_token, reading))} " in f" {words} " for reading in clause.readings) for clause in required
     )
 
 
 def _either(readings: Readings) -> str:
-    """Return an expression for passages that contain all words of a phrase, stemmed as in at least one language."""
+    """Return an expression for passages that contain all words of a phrase, stemmed in at least one language."""
     tests = [" and ".join(f"text_match(words, '{_token(term)}')" for term in dict.fromkeys(one)) for one in readings]
     return tests[0] if len(tests) == 1 else f"({' or '.join(f'({test})' for test in tests)})"

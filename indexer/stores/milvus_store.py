@@ -146,7 +146,7 @@ class MilvusStore:
         self._milvus.call("flush", collection, timeout=None)
         self._milvus.call("create_index", collection, passages_indexes(manifest.counts.chunks), timeout=None)
         filters = {field: {"index_type": "INVERTED"} for field in ("date", "document", "document_id", "terms")}
-        with suppress(StoreRefused):  # Milvus Lite cannot index arrays, and filters without an index
+        with suppress(StoreRefused):  # Milvus Lite cannot index arrays, but filters also work without an index
             self._milvus.call("create_index", collection, indexes(**filters), timeout=None, sync=False)
         records = records_of(collection)
         self._milvus.call("create_collection", records, schema=records_schema(), timeout=_WRITE_TIMEOUT_S)
@@ -162,16 +162,16 @@ class MilvusStore:
             raise
 
     def keep(self, count: int) -> None:
-        """Remove the generations older than the live one, except for the newest `count` - 1 of them."""
+        """Keep the live generation and the `count` - 1 generations before it, and remove older generations."""
         live = self.live_id()
         for id in [id for id in self._all() if id < live][max(0, count - 1) :]:
             self.remove(id)
 
     def remove(self, generation_id: str) -> None:
-        """Remove a generation, complete or not."""
+        """Remove a generation, even if it is incomplete."""
         if generation_id in self._all():
             collection = self._address.collection(generation_id)
-            for name in (records_of(collection), collection):  # a generation without manifest is incomplete
+            for name in (records_of(collection), collection):  # first the manifest, so that the rest is never opened
                 self._milvus.call("drop_collection", name, timeout=_WRITE_TIMEOUT_S)
 
     def close(self) -> None:
@@ -179,7 +179,7 @@ class MilvusStore:
         self._milvus.close()
 
     def _all(self) -> list[str]:
-        """Return the ids of all generations, complete or not, newest first."""
+        """Return the ids of all generations, including incomplete generations, newest first."""
         names = self._milvus.call("list_collections")
         return sorted(filter(None, map(self._address.generation_of, names)), reverse=True)
 
@@ -193,7 +193,7 @@ class MilvusGeneration:
     twins: Mapping[int, frozenset[int]] = MappingProxyType({})
 
     def __init__(self, milvus: MilvusConnection, generation_id: str) -> None:
-        """Open a complete generation. Raises IndexMissing, IndexCorrupt, StoreUnreachable or StoreRefused."""
+        """Open a generation. Raises IndexCorrupt if a passage is missing, or an error of `read_manifest`."""
         self._milvus = milvus
         self._name = milvus.address.collection(generation_id)
         self._rows = partial(milvus.rows, self._name)
@@ -221,12 +221,12 @@ class MilvusGeneration:
     def search_vectors(
         self, vector: npt.NDArray[np.float32], k: int, filter: Filter | None = None, terms: LexicalQuery | None = None
     ) -> ScoredRows:
-        """Return the `k` chunks nearest to a vector, but at most 16,384, with their scores."""
+        """Return the chunks nearest to a vector, with their scores. The maximum of `k` is 16,384."""
         check_query_vector(vector, self.manifest.counts.dimension)
         return self._matching({"data": [vector.tolist()], "anns_field": "vector"}, "IP", k, filter, terms)
 
     def search_terms(self, terms: LexicalQuery, k: int, filter: Filter | None = None) -> ScoredRows:
-        """Return the `k` chunks that best match the words of a query, but at most 16,384, with their scores."""
+        """Return the chunks that best match the words of a query, with their scores. The maximum of `k` is 16,384."""
         if not (text := bm25_text(terms)):
             return ScoredRows.none()
         return self._matching({"data": [text], "anns_field": "sparse"}, "BM25", k, filter, terms)
@@ -280,7 +280,7 @@ class MilvusGeneration:
         return {row["document"]: DocumentFacts(*map(row["about"].get, DocumentFacts._fields)) for row in stored}
 
     def editions(self, numbers: Sequence[int]) -> dict[int, Edition | None]:
-        """Return the edition (page and version) of each document by document number, or None if it has no version."""
+        """Return the page and the version that the address of each document names, or None without a version."""
         versions = self.manifest.versions
         return {number: edition_at(each.url, each.source, versions) for number, each in self.facts(numbers).items()}
 
@@ -293,7 +293,7 @@ class MilvusGeneration:
         return chunks
 
     def section(self, row: int) -> SectionText:
-        """Return the text of a chunk's section, up to `SECTION_NEIGHBOURS` chunks before and after the chunk."""
+        """Return the text of a chunk's section, limited to `SECTION_NEIGHBOURS` chunks on each side of the chunk."""
         fields = ["row", "document", "url", "section", "text"]
         nearby = self._in_range(range(row - SECTION_NEIGHBOURS, row + SECTION_NEIGHBOURS + 1), [*fields, "about"])
         chunks = [(*(chunk[name] for name in fields), _blocks(chunk)) for chunk in nearby]
@@ -316,7 +316,7 @@ class MilvusGeneration:
             yield DocumentEntry({"id": document_id(facts["url"]), **facts}, range(row["row"], row["row"] + count))
 
     def entry_of(self, chunk_id: str, filter: Filter | None = None) -> tuple[DocumentEntry, int] | None:
-        """Return a chunk's document and row, or None if the chunk does not exist or its document does not match."""
+        """Return a chunk's document and row, or None if there is none, or the document does not match the filter."""
         if not is_document_id(chunk_id):  # ids of chunks have the same form
             return None
         for row in self._rows(f'id == "{chunk_id}"', ["row", "document_id"]):
@@ -325,7 +325,7 @@ class MilvusGeneration:
         return None
 
     def headings(self, rows: range) -> list[tuple[str, str, int]]:
-        """Return (address, heading path, number of tokens) for each chunk in a range. The number is an estimate."""
+        """Return (address, heading path, estimated number of tokens) for each chunk in a range of rows."""
         chunks = self._in_range(rows, ["url", "section"])
         return [(chunk["url"], chunk["section"], _TYPICAL_CHUNK_TOKENS) for chunk in chunks]
 

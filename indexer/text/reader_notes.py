@@ -9,7 +9,7 @@ _notes: dict[str, None] = {}
 
 
 def add(note: str) -> None:
-    """Add a note on the document that is being parsed. Ignore the note if there are already `MAX_NOTES` others."""
+    """Add a note on the document that is being parsed, unless the document already has `MAX_NOTES` notes."""
     if len(_notes) < MAX_NOTES:
         _notes[note] = None
 
