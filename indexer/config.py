@@ -138,7 +138,7 @@ class CrawlLimits:
             self.for_source(source)
 
     def for_source(self, source: str) -> "CrawlLimits":
-        """Return the limits of one source, with its settings in `own` applied. Raises ConfigError if one is invalid."""
+        """Return the limits of one source, including its settings in `own`. Raises ConfigError if one is invalid."""
         overrides = {name: value for name, value in self.own.get(source, {}).items() if value is not None}
         if unknown := overrides.keys() - set(SOURCE_SETTINGS):
             raise ConfigError(
@@ -225,7 +225,7 @@ def matches(pattern: str, path: str) -> bool:
 
 
 def link_of(template: str, path: bytes, ref: str = "") -> str:
-    """Fill in a link template, such as `https://git.example/blob/{ref}/{path}`. Drops `#L{line}` at its end."""
+    """Fill in a link template, such as `https://git.example/blob/{ref}/{path}`. Drops a final `#L{line}`."""
     return template.removesuffix("#L{line}").replace("{path}", quote(path)).replace("{ref}", quote(ref))
 
 

@@ -315,7 +315,7 @@ class _Tab:
         with suppress(self._running.error):
             if not request.url.startswith(("http://", "https://")):
                 await route.abort()
-            elif job is None and kind == "document":  # an empty document replaces the last one in `clear`
+            elif job is None and kind == "document":  # `clear` replaces the last document with an empty document
                 await route.fulfill(content_type="text/html", body="")
             elif job is None:
                 await route.abort()

@@ -40,7 +40,7 @@ class _QueuedAddress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """The pages read for one address. `alias` is the requested page, if its canonical page replaces it in the index."""
+    """The pages read for one address. `alias` is the requested page if only its canonical page is indexed."""
 
     visits: tuple[Visit, ...]
     alias: Page | None = None
@@ -181,7 +181,6 @@ class _Crawl:
         self._bytes = 0
 
     def close(self) -> None:
-        """Stop all fetches and reader processes."""
         self._reader.abort()
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._reader.close()

@@ -91,10 +91,7 @@ class LoginCheck:
             raise SessionEnded(f"{origin(url)} asks to log in at {url}: its {kinds} must be renewed")
 
     def _is_refused(self, url: str, is_anonymous: bool) -> bool:
-        """Return whether the site refuses or redirects a request, or asks for a password.
-
-        Raises FetchError if the request fails for another reason.
-        """
+        """Return whether the site refuses or redirects a request, or asks for a password. Raises other FetchErrors."""
 
         def refuse(_: str) -> None:
             raise RedirectRefused("a redirect")
@@ -202,7 +199,7 @@ class PageReader:
         return Visit(replace(page, links=record.links, noindex=noindex)) if is_same else None
 
     def _read_changed(self, response: HttpResponse, requested: str, hops: list[str]) -> Visit | str:
-        """Read the page in a response. If it refreshes to another page, return the address of that page instead."""
+        """Read the page in a response. If the page refreshes to another page, return the address of that page."""
         noindex, nofollow = indexing_rules(x_robots_directives(response.headers))
         page = response.as_page(self._context.source, requested)
         selection = ONLY_LINKS if noindex else self._renderer.parts_of(page)

@@ -123,7 +123,7 @@ class Renderer:
         return rendered, replace(rendered_links, urls=urls, asks_password=asks_password)
 
     def load(self, budget: RenderBudget, address: str, is_script: bool, headers: Mapping[str, str]) -> Resource | None:
-        """Fetch a resource for the browser. Returns None if it is refused or unavailable. Raises CredentialsError."""
+        """Fetch a resource for the browser, or return None if this fails. Raises CredentialsError for a bad secret."""
         url = normalise(address, "")
         if url is None:
             return None

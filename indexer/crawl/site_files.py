@@ -67,7 +67,7 @@ class Robots:
 
 
 def _rules_for(name: str | None, text: str) -> tuple[list[tuple[str, str]], Iterable[str]]:
-    """Return the rules of the group `name`, or of the group `*` if that is missing, and the addresses of sitemaps."""
+    """Return the rules for the user agent `name`, or for `*` if `name` has none, and the addresses of sitemaps."""
     groups: dict[str | None, list[tuple[str, str]]] = {}
     sitemaps: dict[str, None] = {}
     current, in_agents = set[str | None](), False

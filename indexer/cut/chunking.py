@@ -120,7 +120,7 @@ class Chunker:
             budget = max(_MIN_TEXT_TOKENS, budget * 3 // 4)  # a passage may have more tokens than its paragraphs alone
 
     def _tokenize(self, text: str, tokens: TextTokens, piece: Piece, context: str) -> _Passage:
-        """Return one piece of a section's text as a passage, with its token ids, from cached tokens if possible."""
+        """Return one piece of a section's text as a passage. Uses cached tokens for its token ids if possible."""
         tokenizer, (start, end, head) = self._embedder.tokenizer, piece
         shown = f"{head}\n{text[start:end]}" if head else text[start:end]
         embedded = f"{context}\n\n{shown}" if context else shown
@@ -228,7 +228,6 @@ def _blocks(section: Section, place: int, text: str) -> tuple[TextBlock, ...]:
 
 
 def _is_between_words(text: str, start: int, end: int) -> bool:
-    """Return whether there is white space or an end of the text before and after text[start:end]."""
     return (start == 0 or text[start - 1].isspace()) and (end == len(text) or text[end].isspace())
 
 
@@ -302,7 +301,6 @@ class _Group:
 
 
 def _common_length(path: tuple[str, ...], other: tuple[str, ...]) -> int:
-    """Return the length of the common beginning of two heading paths."""
     return sum(takewhile(bool, map(eq, path, other)))
 
 

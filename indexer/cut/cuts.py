@@ -63,7 +63,7 @@ _MAX_HEAD_SHARE = 0.25
 class _Unit(NamedTuple):
     """A line, row or sentence that should not be cut, including the white space after it.
 
-    `cost_after` is the cost of a cut at its end. If a piece of text begins with this row, `head` is repeated before it.
+    `cost_after` is the cost of a cut at its end. If a passage begins with a table row, it repeats the table's `head`.
     """
 
     text: str
@@ -191,7 +191,7 @@ def _paragraphs(text: str, blocks: Sequence[SectionBlock]) -> Iterator[_Paragrap
 
 
 def _line_units(paragraph: _Paragraph, repeated: Container[str]) -> list[_Unit]:
-    """Split a paragraph into sentences, or a list or table into lines. Table heads in `repeated` may be repeated."""
+    """Split a paragraph into sentences, or a list or table into lines. `repeated` contains table heads to repeat."""
     text, cost_after, block = paragraph
     if block is None and _BLANK.search(text.rstrip()):
         return [_Unit(text, cost_after)]

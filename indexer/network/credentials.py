@@ -158,7 +158,7 @@ class Session:
         self._certain_witness = ""
 
     def headers(self, url: str) -> dict[str, str]:
-        """Return the secret headers and the cookies for a request to an address. Raises CredentialsError."""
+        """Return the secret headers and cookies for a request. Raises CredentialsError if a secret cannot be read."""
         with self._lock:
             if self._headers is None:
                 try:

@@ -173,7 +173,7 @@ def proxy_hint(url: str, setting: str) -> str:
 
 
 def tls_context() -> ssl.SSLContext:
-    """Return a TLS context that trusts the certificates of certifi and of SSL_CERT_FILE or, if unset, the system."""
+    """Return a TLS context that trusts the certificates of certifi, and of SSL_CERT_FILE (by default the system's)."""
     context = ssl.create_default_context()
     context.load_verify_locations(certifi.where())
     return context

@@ -215,7 +215,7 @@ class Bucket:
 
 
 async def _bounded(request: Callable[[], Awaitable[_Result]], end: float) -> _Result:
-    """Await a response until the monotonic time `end`. Raises TimeoutError, or SourceError for a response too large."""
+    """Await a response until monotonic time `end`. Raises TimeoutError, or SourceError if the response is too large."""
     limit = _resident() + _MAX_RESPONSE_BYTES
     async with asyncio.timeout(end - time.monotonic()):  # a store may send empty listings forever
         answer = asyncio.ensure_future(request())

@@ -56,7 +56,7 @@ class Tree:
         return entries
 
     def open(self, path: Path) -> int:
-        """Open a file below the root. Does not block if the file is a pipe. Raises OSError, also for a link."""
+        """Open a file below the root. Does not block if it is a pipe. Raises OSError, for example if it is a link."""
         with self._open_folder(path.parent) as handle:
             return os.open(path.name, _FILE, dir_fd=handle)
 
@@ -204,7 +204,7 @@ class _FolderReading:
         return "hidden" if name.startswith(".") else refusal_of(name, self._context.no_images)
 
     def _access_above(self) -> Readers:
-        """Return the readers in the nearest access list above the source, and above its target if it is a link."""
+        """Return the readers in the nearest access list above the source, or above its target if it is a link."""
         access: Readers = None
         root = Path(os.path.abspath(Path(self._context.source).expanduser()))
         for folder in dict.fromkeys([*reversed(root.parents), *reversed(self._tree.root.parents)]):
@@ -215,10 +215,7 @@ class _FolderReading:
     def _lists(
         self, folder: Path, names: Iterable[tuple[str, int]], inherited: Readers
     ) -> tuple[Readers, dict[str, Readers]]:
-        """Return the readers of a folder, and those of each file that has its own access list, by file name.
-
-        An invalid or duplicate list excludes everyone.
-        """
+        """Return the readers of a folder, and of each file that has its own list. A bad list excludes everyone."""
         files = {name.casefold() for name, mode in names if not stat.S_ISDIR(mode)}
         lists: dict[str, Readers] = {"": inherited}
         targets, is_closed = set[str](), False

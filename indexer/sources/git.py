@@ -151,7 +151,7 @@ class Git:
 
 
 def _fetch(address: GitAddress, git: Git, limits: CrawlLimits, session: Session | None) -> None:
-    """Fetch one commit of a remote repository, without its history. Raises SourceError or CredentialsError."""
+    """Fetch one commit of a remote repository, without its history. Raises SourceError if this fails."""
     if tuple(map(int, re.findall(r"\d+", version())[:2])) < _MIN_VERSION:
         raise SourceError(f"git {version()} is too old: git+https needs {'.'.join(map(str, _MIN_VERSION))} or later")
     source, max_bytes = address.source, limits.max_total_bytes

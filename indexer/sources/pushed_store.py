@@ -135,7 +135,7 @@ class PushedStore:
             return row is not None
 
     def listed(self) -> Iterator[tuple[str, str, bool]]:
-        """Yield `(address, content hash, whether it is stored)` for each document, even if withdrawn, by address."""
+        """Yield `(address, content hash, is_stored)` by address. A document that was withdrawn is not stored."""
         columns = "url, content_hash, body IS NOT NULL"
         batch = f"SELECT {columns} FROM documents WHERE url > ? ORDER BY url LIMIT 1000"  # noqa: S608 - only constants
         last = ""
@@ -157,7 +157,7 @@ class PushedStore:
             database.execute("UPDATE totals SET trouble = ?", (detail,))
 
     def clear(self, last: int) -> None:
-        """Delete all documents that have no change after number `last`, because they were removed from the index."""
+        """Delete documents without a change after number `last`. Call this after removing them from the index."""
         if self.exists:
             with self._transaction() as database:
                 newer = "SELECT url FROM changes WHERE id > ?"
@@ -216,7 +216,6 @@ class PushedStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection in a transaction, which is committed after the block, or rolled back after an error."""
         with self._connected() as database, database:
             database.execute("BEGIN IMMEDIATE")
             yield database

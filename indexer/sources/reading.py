@@ -326,10 +326,10 @@ class _Unique:
 
 
 def _versions_of(url: str) -> dict[tuple[str, str], str]:
-    """Return the versions that an address may name, by (address before the version, path after it).
+    """Return the versions that an address may name. Keys are (address before the version, path after the version).
 
     For `https://a.example/v2/b`, this is `{("https://a.example/*", "b"): "2", ("", "b"): "any", ("", "v2/b"): ""}`.
-    The keys without an address are for comparing it with addresses that name no version, such as `/b`.
+    The keys with "" are compared with those of addresses that contain no version, such as `https://a.example/b`.
     """
     versions, rest = dict[tuple[str, str], str](), urlsplit(url).path.strip("/")
     while rest:

@@ -87,7 +87,7 @@ class MilvusAddress:
 
 
 def records_of(collection: str) -> str:
-    """Return the name of the collection for the manifest of a generation whose passages are in `collection`."""
+    """Return the name of the collection with a manifest. `collection` contains the passages of the same generation."""
     return f"{collection}_records"
 
 
@@ -340,13 +340,13 @@ def constraints(query: LexicalQuery) -> list[str]:
 
 
 def has_phrases(words: str, required: Sequence[Clause]) -> bool:
-    """Return whether search terms from `words_of` contain each required phrase, stemmed in at least one language."""
+    """Return whether search terms from `words_of` contain each required phrase, stemmed for at least one language."""
     return all(
         any(f" {' '.join(map(_token, reading))} " in f" {words} " for reading in clause.readings) for clause in required
     )
 
 
 def _either(readings: Readings) -> str:
-    """Return an expression for passages that contain all words of a phrase, stemmed in at least one language."""
+    """Return an expression for passages that contain all words of a phrase, stemmed for at least one language."""
     tests = [" and ".join(f"text_match(words, '{_token(term)}')" for term in dict.fromkeys(one)) for one in readings]
     return tests[0] if len(tests) == 1 else f"({' or '.join(f'({test})' for test in tests)})"

@@ -171,7 +171,7 @@ class MilvusStore:
         """Remove a generation, even if it is incomplete."""
         if generation_id in self._all():
             collection = self._address.collection(generation_id)
-            for name in (records_of(collection), collection):  # first the manifest, so that the rest is never opened
+            for name in (records_of(collection), collection):  # manifest first: without it, the rest is never opened
                 self._milvus.call("drop_collection", name, timeout=_WRITE_TIMEOUT_S)
 
     def close(self) -> None:
@@ -316,7 +316,7 @@ class MilvusGeneration:
             yield DocumentEntry({"id": document_id(facts["url"]), **facts}, range(row["row"], row["row"] + count))
 
     def entry_of(self, chunk_id: str, filter: Filter | None = None) -> tuple[DocumentEntry, int] | None:
-        """Return a chunk's document and row, or None if there is none, or the document does not match the filter."""
+        """Return a chunk's document and row, or None if the chunk is missing or the filter excludes its document."""
         if not is_document_id(chunk_id):  # ids of chunks have the same form
             return None
         for row in self._rows(f'id == "{chunk_id}"', ["row", "document_id"]):
@@ -375,7 +375,7 @@ class MilvusGeneration:
 
 
 def read_manifest(milvus: MilvusConnection, generation_id: str) -> Manifest:
-    """Read and check the manifest of a generation. Raises IndexMissing, IndexCorrupt or the errors of `call`."""
+    """Read a manifest. Raises IndexMissing or IndexCorrupt if it is missing or damaged, or an error of `call`."""
     name = milvus.address.collection(generation_id)
     where = f"{milvus.address} collection {name}"
     records = milvus.rows(records_of(name), "part >= 0", ["part", "body"], consistency_level="Strong")
