@@ -259,7 +259,7 @@ def credentialed_sources(config: BuildConfig, sources: Collection[str], live: Ma
 
     Raises:
         CredentialsError: a source was read with credentials before, and none are configured for it now. Login pages
-            could replace its pages. To read it without secrets, configure a credential with nothing but an origin.
+            could replace its pages. To read a source without secrets, configure a credential with only an origin.
     """
     before = set(live.settings.get("credentials", ())) if live is not None else set()
     credentials = {source: credential_for(source, config.credentials) for source in sources}

@@ -58,7 +58,7 @@ class ParseError(IndexerError):
 
 
 class NothingToIndex(IndexerError):
-    """The sources have no text, so the live generation is not replaced."""
+    """The sources have no text, so the live index is not replaced."""
 
 
 class SynonymsError(IndexerError):
@@ -83,15 +83,15 @@ class VectorError(IndexerError):
 
 
 class IndexMissing(IndexerError):
-    """The index folder contains no published generation."""
+    """The index folder contains no published index."""
 
 
 class IndexCorrupt(IndexerError):
-    """A file of a generation is missing, truncated or altered."""
+    """A file of an index is missing, truncated or altered."""
 
 
 class IndexUnreadable(IndexerError):
-    """A file of a generation cannot be read now, for example for lack of permission, but may be intact."""
+    """A file of an index cannot be read, for example because of missing permissions, but may be intact."""
 
 
 class IndexUnwritable(IndexerError):

@@ -268,7 +268,7 @@ class _Crawl:
             return [(Skip if isinstance(error, NotWanted) else Failure)(due.url, str(error))]
 
     def leftovers(self) -> list[Item]:
-        """Return a Skip for each unread address: a page over a limit, a print version or other view, or a resource."""
+        """Return a Skip for each page over a limit, print version (or other view), and refused resource of a page."""
         limit = self._limit_reached()
         rest = (Skip(url, limit) for url in self._frontier.remaining())
         return [*self._reader.refused_requests(), *self._unread_views, *rest]

@@ -230,7 +230,7 @@ class Links:
 
 
 def read_links(page: Page, lend: Lend = borrowed, requested: PageParts = ONLY_LINKS, *, former_site: str = "") -> Links:
-    """Read the links of a page, and `requested` parts such as its text, in a reader process from `lend`.
+    """Read the links and other `requested` parts of a page in a reader process, which `lend` provides.
 
     Links to `former_site` are changed to the site of the page. Raises FetchError if the markup cannot be parsed, or if
     parsing takes too much time or memory.

@@ -182,10 +182,7 @@ class SitemapReader:
         return SitemapPages(tuple(url for url in pages if origin(url) == self.site), tuple(notes), unavailable)
 
     def _with_site_scheme(self, url: str) -> str:
-        """Replace the origin of an address with `site` if it has the same host or the host of `former_site`.
-
-        This is necessary because a sitemap may contain http addresses of an https site.
-        """
+        """Move an address on the host of `site` or `former_site` to `site`, for http addresses of an https site."""
         hosts = (urlsplit(self.site).netloc, urlsplit(self.former_site).netloc)
         return self.site + url.removeprefix(origin(url)) if urlsplit(url).netloc in hosts else url
 

@@ -63,7 +63,7 @@ _MAX_HEAD_SHARE = 0.25
 class _Unit(NamedTuple):
     """A line, row or sentence that should not be cut, including the white space after it.
 
-    `cost_after` is the cost of a cut at its end. If a passage begins with a table row, it repeats the table's `head`.
+    `cost_after` is the cost of a cut at its end. `head` is the table head to repeat if a passage begins with this row.
     """
 
     text: str

@@ -185,7 +185,7 @@ class Session:
                 self._redact_cookies()
 
     def redact(self, text: bytes) -> bytes:
-        """Remove the secrets of the session from a response, because a page may quote the request."""
+        """Remove the secrets of the session from a response, because a page may repeat headers of the request."""
         for secret in self._redacted_texts:
             text = text.replace(secret, b"")
         return text

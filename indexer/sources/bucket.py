@@ -100,7 +100,7 @@ class Bucket:
             self._store = getattr(store, kind.client_class)(address.bucket, client_options=client, retry_config=_RETRY)
 
     def items(self) -> Generator[Item, None, None]:
-        """List all objects, then yield the items of each object. Raises SourceError if the bucket cannot be read.
+        """List all objects, then yield the pages in each object. Raises SourceError if the bucket cannot be read.
 
         If only an object cannot be read, yield its records from the previous build.
         """
@@ -145,7 +145,7 @@ class Bucket:
                 yield [file for file in objects if is_empty and file.path == prefix.encode("utf-8", "surrogateescape")]
 
     def _read_ahead(self, files: Iterable[StoredFile | Skip | Failure]) -> Generator[Item, None, None]:
-        """Yield the items of each object in order, while the next objects are fetched."""
+        """Yield the pages in each object in order, while the next objects are fetched."""
         concurrency, failures = self._limits.concurrency, 0
         ahead: deque[Future[tuple[list[Item], str]] | list[Item]] = deque()
         with ThreadPoolExecutor(concurrency, thread_name_prefix="objects") as pool:
@@ -169,9 +169,9 @@ class Bucket:
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def _fetch(self, file: StoredFile) -> tuple[list[Item], str]:
-        """Return the items of an object, and the message of a temporary error, or "" if there was none.
+        """Return the pages in an object, and the message of a temporary error, or "" if there was none.
 
-        After a temporary error, the items are the records from the previous build.
+        After a temporary error, the pages are the records from the previous build.
         """
         url, began = self._files.url(file.path), time.monotonic()
         try:

@@ -272,7 +272,7 @@ def _refers_outside(folder: Path) -> bool:
 def _read_commit(
     context: SourceContext, git: Git, ref: str, commit: str, closed: Collection[str]
 ) -> Generator[Item, None, None]:
-    """Yield the items of a commit. Raises SourceError if it cannot be read.
+    """Yield the pages in the files of a commit. Raises SourceError if it cannot be read.
 
     Files below `closed` are skipped, because access lists outside the repository apply to these paths.
     """

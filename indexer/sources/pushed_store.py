@@ -1,7 +1,7 @@
 """Store pushed documents in a database: the latest document of each address, and its state in the index.
 
 Changes are numbered in the order of their arrival. The database keeps the address of a withdrawn document, so that the
-next build removes the document, even after a rollback to an older generation.
+next build removes the document, even after a rollback to an older index.
 """
 
 import fcntl

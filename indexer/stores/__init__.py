@@ -30,21 +30,21 @@ class FolderStore:
         self.name = str(folder)
 
     def live_id(self) -> str:
-        """Return the id of the live generation. A server calls this every second. Raises the errors of `current_id`."""
+        """Return the id of the live index generation. Servers call this every second. Raises errors of `current_id`."""
         return current_id(self.folder)
 
     def published(self) -> list[Published]:
-        """Describe the complete generations, newest first."""
+        """Describe the complete index generations, newest first."""
         return list_generations(self.folder)
 
     def open(self, generation_id: str | None = None) -> "Generation":
-        """Open a generation for searching, by default the live one. Raises the errors of `Generation.open`."""
+        """Open an index generation for searching, by default the live one. Raises the errors of `Generation.open`."""
         from indexer.generation.generation import Generation
 
         return Generation.open(self.folder, generation_id)
 
     def make_live(self, generation_id: str) -> None:
-        """Make a complete generation live. Raises the errors of `roll_back`."""
+        """Make a complete index generation live. Raises the errors of `roll_back`."""
         roll_back(self.folder, generation_id)
 
     def close(self) -> None:

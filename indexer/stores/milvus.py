@@ -1,4 +1,4 @@
-"""Call a Milvus server with timeouts, and define the collections that store a generation.
+"""Call a Milvus server with timeouts, and define the collections that store an index generation.
 
 The path in the address of a store is a Milvus alias, which names the live generation. A generation has two collections:
 one contains the passages, the other the manifest. Each passage has all data of a search hit, so a search is one call.
@@ -76,11 +76,11 @@ class MilvusAddress:
         return self.shown
 
     def collection(self, generation_id: str) -> str:
-        """Return the name of the collection with the passages of a generation."""
+        """Return the name of the collection with the passages of an index generation."""
         return f"{self.name}_{generation_id.replace('-', '_')}"
 
     def generation_of(self, collection: str) -> str | None:
-        """Return the id of the generation in the name of a collection, or None if the name has another form."""
+        """Return the id of the index generation in the name of a collection, or None if the name has another form."""
         day, mark, random = collection.removeprefix(f"{self.name}_").partition("_")
         id = f"{day}-{random}"
         return id if mark and is_generation_id(id) and self.collection(id) == collection else None
@@ -210,7 +210,7 @@ _EVERY_ROW, _NO_ROW = "row >= 0", "row < 0"
 
 
 def passages_schema(dimension: int) -> Any:
-    """Return the schema of the collection of passages. `row` is the position of a passage in the generation."""
+    """Return the schema of the collection of passages. `row` is the position of a passage in the index."""
     from pymilvus import DataType, Function, FunctionType, MilvusClient
 
     schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)

@@ -1,4 +1,4 @@
-"""Store generations in Milvus. Each generation has two collections, and an alias names the live generation.
+"""Store index generations in Milvus. Each generation has two collections, and an alias names the live generation.
 
 The manifest is written last, so a generation without a manifest is incomplete. Milvus has no lock against simultaneous
 builds. Therefore only one index folder may publish to an alias, and the lock of that folder is used.
@@ -86,7 +86,7 @@ class MilvusStore:
         self.name = str(self._address)
 
     def live_id(self) -> str:
-        """Return the id of the live generation. Sends one request, which takes at most three seconds."""
+        """Return the id of the live index generation. Sends one request, which takes at most three seconds."""
         try:
             alias = self._milvus.call("describe_alias", self._address.name, timeout=_ALIAS_TIMEOUT_S)
         except IndexMissing as error:
@@ -99,7 +99,7 @@ class MilvusStore:
         return generation_id
 
     def published(self) -> list[Published]:
-        """Describe the complete generations, newest first. Their sizes in bytes are None."""
+        """Describe the complete index generations, newest first. Their sizes in bytes are None."""
         live, generations = None, []
         with suppress(IndexMissing, IndexCorrupt):
             live = self.live_id()
@@ -114,11 +114,11 @@ class MilvusStore:
         return generations
 
     def open(self, generation_id: str | None = None) -> "MilvusGeneration":
-        """Open a generation for searching, by default the live generation."""
+        """Open an index generation for searching, by default the live generation."""
         return MilvusGeneration(self._milvus, generation_id or self.live_id())
 
     def make_live(self, generation_id: str) -> None:
-        """Make a complete generation live by changing the alias, which is atomic."""
+        """Make a complete index generation live by changing the alias, which is atomic."""
         self.open(generation_id)
         name, collection, method = self._address.name, self._address.collection(generation_id), "alter_alias"
         try:
@@ -128,7 +128,7 @@ class MilvusStore:
         self._milvus.call(method, collection, name)
 
     def write(self, manifest: Manifest, documents: Iterable[ScannedDocument]) -> None:
-        """Store a generation without making it live. Replaces the generation if Milvus already has all or part of it.
+        """Store an index generation without making it live. Replaces the generation if Milvus has all or part of it.
 
         Raises IndexCorrupt if Milvus has not stored every passage. Also raises the errors of `MilvusConnection.call`.
 
@@ -162,13 +162,13 @@ class MilvusStore:
             raise
 
     def keep(self, count: int) -> None:
-        """Keep the live generation and the `count` - 1 generations before it, and remove older generations."""
+        """Keep the live index generation and the `count` - 1 generations before it, and remove older generations."""
         live = self.live_id()
         for id in [id for id in self._all() if id < live][max(0, count - 1) :]:
             self.remove(id)
 
     def remove(self, generation_id: str) -> None:
-        """Remove a generation, even if it is incomplete."""
+        """Remove an index generation, even if it is incomplete."""
         if generation_id in self._all():
             collection = self._address.collection(generation_id)
             for name in (records_of(collection), collection):  # manifest first: without it, the rest is never opened
@@ -179,13 +179,13 @@ class MilvusStore:
         self._milvus.close()
 
     def _all(self) -> list[str]:
-        """Return the ids of all generations, including incomplete generations, newest first."""
+        """Return the ids of all index generations, including incomplete generations, newest first."""
         names = self._milvus.call("list_collections")
         return sorted(filter(None, map(self._address.generation_of, names)), reverse=True)
 
 
 class MilvusGeneration:
-    """An immutable generation in Milvus, without token vectors. Threads may share it. See `Searchable`."""
+    """An immutable index generation in Milvus, without token vectors. Threads may share it. See `Searchable`."""
 
     names: Sequence[str] = ()
     terms_take_long = True
@@ -193,7 +193,7 @@ class MilvusGeneration:
     twins: Mapping[int, frozenset[int]] = MappingProxyType({})
 
     def __init__(self, milvus: MilvusConnection, generation_id: str) -> None:
-        """Open a generation. Raises IndexCorrupt if a passage is missing, or an error of `read_manifest`."""
+        """Open an index generation. Raises IndexCorrupt if a passage is missing, or an error of `read_manifest`."""
         self._milvus = milvus
         self._name = milvus.address.collection(generation_id)
         self._rows = partial(milvus.rows, self._name)
@@ -317,7 +317,7 @@ class MilvusGeneration:
 
     def entry_of(self, chunk_id: str, filter: Filter | None = None) -> tuple[DocumentEntry, int] | None:
         """Return a chunk's document and row, or None if the chunk is missing or the filter excludes its document."""
-        if not is_document_id(chunk_id):  # ids of chunks have the same form
+        if not is_document_id(chunk_id):  # chunk ids have the same form as document ids
             return None
         for row in self._rows(f'id == "{chunk_id}"', ["row", "document_id"]):
             for entry in self.entries(filter, row["document_id"]):
@@ -375,7 +375,7 @@ class MilvusGeneration:
 
 
 def read_manifest(milvus: MilvusConnection, generation_id: str) -> Manifest:
-    """Read a manifest. Raises IndexMissing or IndexCorrupt if it is missing or damaged, or an error of `call`."""
+    """Read a generation's manifest. Raises IndexMissing or IndexCorrupt if it is missing or damaged."""
     name = milvus.address.collection(generation_id)
     where = f"{milvus.address} collection {name}"
     records = milvus.rows(records_of(name), "part >= 0", ["part", "body"], consistency_level="Strong")
