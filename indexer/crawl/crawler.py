@@ -313,7 +313,7 @@ class _Crawl:
         return _VIEW if self._texts.is_view(page, visit.shingles, due.referrer) else ""
 
     def _follow(self, page: Page | PageRecord, due: _QueuedAddress) -> list[Skip]:
-        """Enqueue the links of a page, unless it is a copy of another page. Return a Skip for each refused link."""
+        """Enqueue the links of a page, unless another page had the same content. Return a Skip per refused link."""
         if page.content_hash in self._followed_hashes:
             return []  # otherwise a site that serves this page at all addresses would be crawled forever
         self._followed_hashes.add(page.content_hash)

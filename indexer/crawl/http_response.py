@@ -48,7 +48,7 @@ _ADDRESS = re.compile(rb"https?://\S+$", re.IGNORECASE)
 
 
 class PageUnavailable(FetchError):
-    """The page may be available later: the connection failed, the response was late, or its status is 429 or 5xx."""
+    """The page may be available later: the connection failed, or the response was late or has status 429 or 5xx."""
 
     def __init__(self, reason: str, *, status: int | None = None, retry: bool = False, pause: float = 0.0) -> None:
         super().__init__(reason, status=status)

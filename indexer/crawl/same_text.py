@@ -55,7 +55,7 @@ def shingles(text: str) -> frozenset[int]:
 
 
 def shingles_without_address(page: Page) -> frozenset[int]:
-    """Return a page's shingles without its address and words with digits, because these differ in soft 404 pages."""
+    """Remove a page's address and words with digits, which differ between soft 404 pages, and return its shingles."""
     text, path = text_of(page), urlsplit(page.requested).path
     for name in (page.requested, path, path.strip("/")) if len(path) > _MAX_WORD_LIKE_PATH else ():
         text = text.replace(name, " ")

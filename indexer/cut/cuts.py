@@ -129,7 +129,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def min_tokens(text: str) -> int:
-    """Return the minimum number of tokens to count for a text. Some tokenizers turn any long word into one token."""
+    """Return a lower limit for the token count of a text, because some tokenizers turn any long word into one token."""
     return len(text.strip()) // _MAX_CHARACTERS_PER_TOKEN
 
 

@@ -38,7 +38,7 @@ def decode_body(pieces: Iterable[bytes], encoding: str, *, is_text: bool = False
     """Decode a body according to its Content-Encoding header. Yields at most 256 KiB at a time.
 
     Args:
-        pieces: the body. If its first bytes are not compressed, it is yielded unchanged.
+        pieces: the body, which is yielded unchanged if its first bytes are not compressed.
         encoding: value of the header, or "" if it is missing.
         is_text: whether the body should be text, so that gzip is decoded even if the header does not mention it.
 

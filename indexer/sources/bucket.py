@@ -102,7 +102,7 @@ class Bucket:
     def items(self) -> Generator[Item, None, None]:
         """List all objects, then yield the pages in each object. Raises SourceError if the bucket cannot be read.
 
-        If only an object cannot be read, yield its records from the previous build.
+        If a single object cannot be read, yield its records from the previous build.
         """
         context, source, manifest = self._context, self._context.source, self._context.earlier.manifest
         with self._source_errors(), closing(self._list()) as batches:

@@ -195,7 +195,7 @@ def _explain_failure(address: GitAddress, errors: str, *, has_login: bool) -> st
 
 
 def _network_config(address: GitAddress, limits: CrawlLimits) -> dict[str, str]:
-    """Return settings that restrict git to permitted addresses of the host, and set limits. Raises SourceError."""
+    """Return git settings: proxy, timeout and permitted IP addresses. Raises SourceError if the host has none."""
     remote = urlsplit(address.remote)
     host, port = remote.hostname or "", remote.port or 443
     proxy = proxy_for(address.remote, limits.http_proxy) or ""

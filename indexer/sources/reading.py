@@ -69,7 +69,7 @@ class Templates:
         self._is_new = is_new
 
     def parts_of(self, source: str, page: Page) -> PageParts:
-        """Return the parts of a page to read together with its links. Safe to call from several threads."""
+        """Return the parts of a page, such as its text, to read with its links. Safe to call from several threads."""
         if not self._is_new(page):
             return PageParts()
         template = self._templates.get(source, "") if is_html(page) else ""
@@ -296,7 +296,7 @@ class _Unique:
     def __init__(self, copied_urls: Collection[str]) -> None:
         self._copied_urls = copied_urls
         self._urls: set[str] = set()
-        # Addresses by (source, content hash). Sources are separate, because their readers may differ.
+        # Addresses by (source, content hash). Equal pages of two sources may have different access lists.
         self._contents: dict[tuple[str, str], list[str]] = {}
 
     def item(self, item: Item) -> Item:
