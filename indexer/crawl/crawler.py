@@ -268,7 +268,7 @@ class _Crawl:
             return [(Skip if isinstance(error, NotWanted) else Failure)(due.url, str(error))]
 
     def leftovers(self) -> list[Item]:
-        """Return a Skip for each page over a limit, print version (or other view), and refused resource of a page."""
+        """Return a Skip for each unread page (over a limit, or a print version) and for each refused resource."""
         limit = self._limit_reached()
         rest = (Skip(url, limit) for url in self._frontier.remaining())
         return [*self._reader.refused_requests(), *self._unread_views, *rest]

@@ -28,7 +28,7 @@ _SCATTER = 0x9E3779B1  # a multiplier that spreads the CRCs of similar words
 _MIN_TEXT_SHARE, _MIN_LINK_SHARE = 0.8, 0.95
 _MIN_TEXT_SHARE_WITH_NOTE = 0.65  # a view may add a note, such as "page history"
 _MAX_DIFFERENT, _MAX_DIFFERENT_SHARE = 8, 0.25
-_MAX_WORD_LIKE_PATH = 3  # characters; `/in` may also be a word of the text
+_MAX_WORD_LIKE_PATH = 3  # characters; a short path such as `/in` may also be a word of the text
 _MIN_VOTES, _VOTE_AGAINST = 3, -2
 _SUFFIX, _SUFFIXES = re.compile(r"(?<=.)\.[A-Za-z]\w{0,9}$"), re.compile(r"(\.[A-Za-z]\w{0,9}){0,2}")
 _PLAIN_READERS = frozenset({"plain", "restructured"})
@@ -102,7 +102,7 @@ class SiteTexts:
         self._earlier = earlier
         self._texts: dict[str, Sample] = {}
         self._links: dict[str, Sample] = {}
-        # words of short pages by address; the source view of a short page has other shingles, because of its markup
+        # words of short pages by address; these are compared if a view has markup, which changes most shingles
         self._words: dict[str, frozenset[str]] = {}
         self._url_by_name: dict[str, str] = {}
         self._pattern_votes: dict[str, int] = {}

@@ -39,7 +39,7 @@ class Tree:
     """Opens the files below a folder without following links."""
 
     def __init__(self, root: Path) -> None:
-        """Open a folder. Raises OSError."""
+        """Open a folder. Raises OSError if this fails."""
         self.root, self._handle = root, os.open(root, _FOLDER)
 
     def close(self) -> None:

@@ -177,7 +177,7 @@ class MilvusConnection:
         from grpc import RpcError, StatusCode
 
         code = error.code() if isinstance(error, RpcError) else getattr(error, "code", None)
-        if isinstance(error.__cause__, RpcError):  # for connection errors, the cause has the code
+        if isinstance(error.__cause__, RpcError):  # connection errors have the code in their cause
             code = error.__cause__.code()
         details = error.details() if isinstance(error, RpcError) else getattr(error, "message", "")
         message = " ".join(str(details or type(error).__name__).split())[:300]
