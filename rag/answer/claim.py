@@ -1,11 +1,13 @@
 """Check the facts of a sentence (numbers, names, code and addresses) and its other words against passages."""
 
 import re
+from calendar import month_name
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from itertools import chain, islice, pairwise
 from math import log
+from operator import itemgetter
 
 from indexer.generation.lexical.analysis import STEMMERS, STOP_WORDS, is_stop_word
 from rag.answer.evidence import (
@@ -21,8 +23,10 @@ from rag.answer.evidence import (
 from rag.answer.sentences import Sentence
 
 FACT_WEIGHT = 2 * RARE_WORD_WEIGHT
-_MIN_CLAIM_WORDS = 6  # a shorter claim is never foreign
-_MIN_COVERAGE = 0.45  # share of a claim's words; below it, the claim is foreign to its passages
+_MIN_CLAIM_WORDS = 6  # a sentence with fewer words is never unrelated
+_MIN_COVERAGE = 0.45  # share of a sentence's words that its passages must have; otherwise it is unrelated
+_MIN_REPEATED_WORDS = 4  # a shorter sentence repeats none
+_MIN_REPEATED = 0.9  # share of a sentence's other words that the repeated sentence has
 _STEM_CHARS = 5  # words with the same beginning count as the same: configure, configuration
 _MAX_NUMBERS_TO_DERIVE = 20  # numbers per sentence; the time grows with their square
 _CODE = re.compile(
@@ -31,7 +35,6 @@ _CODE = re.compile(
     r"|(?<![\w/.])[~.]?/[\w.][\w./+-]*\w|(?<!\w)--?[A-Za-z][\w-]*+|(?<!\w)%\w++"  # paths, options and formats
     r"|(?<![\w.])[A-Za-z_]{2,64}+[.=][A-Za-z_]{2,64}"  # attributes and assignments
 )
-_NAME = re.compile(rf"(?<![\w-])[A-Z]\w*+(?:-[A-Z\d]\w*+)++|{_CODE.pattern}")  # X-Forwarded-For
 _NAME = re.compile(r"(?<=\w)[A-Z_]", re.ASCII)  # CamelCase, snake_case, ABC
 _WORD = re.compile(r"\w+")
 _NUMERIC_MONTH = re.compile(r"(?<=\d)[./](?:0?[1-9]|1[012])[./](?=[12]\d{3}\b)")  # may be a word in the passage
@@ -43,9 +46,9 @@ class PassageWords:
     """The words of passages, weighted by rarity: RARE_WORD_WEIGHT for words of one sentence, less for others."""
 
     def __init__(self, passages: Sequence[Evidence]) -> None:
-        sentences = [*chain.from_iterable(each.sentences for each in passages)]
-        counts = Counter(chain.from_iterable({key for term in each for key in term.keys} for each in sentences))
-        total = 1 + len(sentences)
+        counts, total = Counter[str](), 1 + sum(len(each.sentences) for each in passages)
+        for each in passages:
+            counts.update({key: len(places) for key, places in each.places.items()})
         self._weights = {key: log(total / count, total) for key, count in counts.items()}
 
     def weight(self, keys: Iterable[str], *, is_fact: bool) -> float:
@@ -104,7 +107,7 @@ class Claim:
         missing = {fact.start for fact in self.missing}
         return [fact for fact in self.facts if fact.start not in missing]
 
-    def is_foreign(self) -> bool:
+    def is_unrelated(self) -> bool:
         """Return whether the passages have less than _MIN_COVERAGE of the words of a sentence without quotations."""
         if self._has_quotes or len(self._words) < _MIN_CLAIM_WORDS or self._is_translated:
             return False
@@ -112,20 +115,26 @@ class Claim:
         shared = sum(any(key[:_STEM_CHARS] in stems for key in keys) for keys in self._words)
         return shared < _MIN_COVERAGE * len(self._words)
 
-    def find_wrong_row(self) -> tuple[Term, Evidence] | None:
-        """Find a number that a table has, but not in a row whose first cell the sentence names.
+    def find_altered_fact(self) -> tuple[Term, Evidence, Sequence[Term]] | None:
+        """Find a fact in place of another one, in a sentence that repeats a sentence of a passage.
+
+        A sentence repeats the one with most of its words, if that has at least _MIN_REPEATED of them.
 
         Returns:
-            The number and the passage with the table, or None.
+            The fact, with the passage and the words of its sentence, or None.
         """
-        keys = frozenset[str]().union(*self._words)
-        for passage in self._passages:
-            named = [row for label, row in passage.rows if label <= keys]
-            other = frozenset[str]().union(*(row for label, row in passage.rows if not label <= keys))
-            for fact in self.present if named else ():
-                if fact.is_number and fact.key in other and not any(fact.key in row for row in named):
-                    return fact, passage
-        return None
+        if self._has_quotes or len(self._words) < _MIN_REPEATED_WORDS:
+            return None
+        nearest = ((passage, *passage.nearest_sentence(self._words)) for passage in self._passages)
+        passage, count, sentence = max(nearest, key=itemgetter(1))
+        keys = passage.heading.union(*(term.keys for term in sentence))
+        altered = [fact for fact in self.present if fact.key and fact.key not in keys]
+        if len(altered) != 1 or altered[0].text in month_name or count < _MIN_REPEATED * (len(self._words) - 1):
+            return None
+        kind = "number" if altered[0].is_number else "name"
+        claimed = frozenset[str]().union(*self._words)
+        has_other = any(term.shape == kind and claimed.isdisjoint(term.keys) for term in sentence)
+        return (altered[0], passage, sentence) if has_other else None
 
     def missing_weight(self, passage: Evidence) -> float:
         """Return the total weight of the words that this passage lacks and another passage has."""

@@ -3,11 +3,12 @@
 import re
 from bisect import bisect_left
 from calendar import month_name
-from collections.abc import Iterable, Sequence, Set
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
 from difflib import SequenceMatcher
 from functools import cached_property, lru_cache, partial
 from itertools import chain, pairwise, permutations
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from indexer.generation.lexical.analysis import TERMS, is_stop_word, rules_for, words
@@ -23,7 +24,6 @@ _SENTENCE_END = re.compile(
 _PUNCTUATION = re.compile(r"[,.;:()]")
 _CODE_GAP = re.compile(r":?[\s=…]+|\.{2,}")  # between the words of a command
 CAPITALISING = frozenset({"de", "lb"})  # languages that capitalise all nouns
-_CELL_BORDER = " |"
 _SEPARATOR = "\0"
 _get_start, _get_keys = attrgetter("start"), attrgetter("keys")
 _QUOTES_AND_DASHES = str.maketrans(
@@ -277,16 +277,24 @@ class Evidence:
         return [sentence for sentence in sentences if sentence]
 
     @cached_property
-    def rows(self) -> Sequence[tuple[frozenset[str], frozenset[str]]]:
-        """The keys of the first cell and of all cells of each table row, without header rows."""
-        rows, is_in_table = list[tuple[frozenset[str], frozenset[str]]](), False
-        for sentence in self.sentences:
-            label_end = self._full_text.find(_CELL_BORDER, sentence[0].end, sentence[-1].end)
-            if is_in_table and label_end >= 0:
-                label = frozenset(term.key for term in sentence if term.start < label_end)
-                rows.append((label, frozenset(chain.from_iterable(map(_get_keys, sentence)))))
-            is_in_table = label_end >= 0
-        return rows
+    def places(self) -> Mapping[str, Sequence[int]]:
+        """The indexes of the sentences that have each key."""
+        places = defaultdict[str, list[int]](list)
+        for at, sentence in enumerate(self.sentences):
+            for key in {key for term in sentence for key in term.keys}:
+                places[key].append(at)
+        return places
+
+    def nearest_sentence(self, words: Iterable[frozenset[str]]) -> tuple[int, Sequence[Term]]:
+        """Return the sentence that has most of the words, after their number. Words of the heading count for each."""
+        counts, in_heading = Counter[int](), 0
+        for keys in words:
+            if keys.isdisjoint(self.heading):
+                counts.update({at for key in keys for at in self.places.get(key, ())})
+            else:
+                in_heading += 1
+        at, count = max(counts.items(), key=itemgetter(1), default=(0, 0))
+        return in_heading + count, self.sentences[at] if counts else ()
 
     @cached_property
     def quantities(self) -> frozenset[float]:
@@ -302,6 +310,12 @@ class Evidence:
             for first, second in pairs
             if first.shape == "number" and not _PUNCTUATION.search(self._full_text, first.end, second.start)
         )
+
+    @cached_property
+    def heading(self) -> frozenset[str]:
+        """The keys of title, section and address."""
+        start = bisect_left(self._terms, len(self.text), key=_get_start)
+        return frozenset(chain.from_iterable(map(_get_keys, self._terms[start:])))
 
     @cached_property
     def keys(self) -> frozenset[str]:

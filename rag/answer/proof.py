@@ -117,14 +117,14 @@ class Prover:
             return _proof("elsewhere", reason, Match(other, None), missing)
         if missing:
             return _proof("not there", f"Not in {_names(passages)}: {_listed(claim.missing)}.", None, missing)
-        if cited and claim.is_foreign():
+        if cited and claim.is_unrelated():
             return _proof("not there", f"Most of its words are not in {_names(passages)}.")
         if not claim.facts:
             return _proof("unchecked", "It has no quotation, number, name or code to check.")
-        if wrong := claim.find_wrong_row():
-            number, passage = wrong
-            reason = f"In another row of {passage.name}: {number.text}."
-            return _proof("altered", reason, Match(passage, None), [(number.start, number.end)])
+        if altered := claim.find_altered_fact():
+            fact, passage, words = altered
+            match = Match(passage, (words[0].start, words[-1].end))
+            return _proof("altered", f"Different in {passage.name}: {fact.text}.", match, [(fact.start, fact.end)])
         passage = min(passages, key=claim.missing_weight)
         reason = f"In {passage.name}: {_listed(claim.facts)}. The rest of the wording is not checked."
         return _proof("found", reason, Match(passage, None))

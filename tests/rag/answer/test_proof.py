@@ -117,8 +117,9 @@ MANUAL = (
     ("sentence", "verdict", "number"),
     [
         ("Spark has 5 GB for 9.90 [1].", FOUND, 1),
-        ("Spark costs 34.90 [1].", ALTERED, 1),
-        ("A plan of tea has 7 GB [1].", ALTERED, 1),
+        ("Spark has 5 GB for 34.90 [1].", ALTERED, 1),
+        ("The limit of the disk, min_free_bytes, is 400 [4].", FOUND, 4),
+        ("Tested it was with v5.15 of Linux, by Heron [2].", ALTERED, 2),
         ("There are two plans: Spark and Blaze [1].", FOUND, 1),
         ("Heron opens port 8640 [1][2].", FOUND, 2),
         ("Blaze is 34.90 in price [3].", ELSEWHERE, 1),
@@ -133,7 +134,7 @@ MANUAL = (
         ("Greta Kaas tested it with Linux [2].", NOT_THERE, None),
     ],
 )
-def test_numbers_of_a_table_are_in_the_named_row(sentence: str, verdict: str, number: int | None) -> None:
+def test_a_sentence_that_repeats_another_has_the_same_facts(sentence: str, verdict: str, number: int | None) -> None:
     passages = [
         make_hit(place, text=text, title=f"Part {place}", section="", language="en")
         for place, text in enumerate(MANUAL, 1)
