@@ -64,10 +64,7 @@ def _of_cgroup(mount: Path, path: str) -> Iterator[Limit]:
 
 
 def prepare() -> None:
-    """If memory is limited, use smaller stacks and fewer heaps. Call this before starting threads.
-
-    Raises MemoryShort if the limit is too low for a build.
-    """
+    """Use less memory if it is limited. Call this before starting threads. Raises MemoryShort if a build needs more."""
     lowest = limit()
     if lowest is None:
         return

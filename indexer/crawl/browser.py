@@ -237,7 +237,6 @@ class _BrowserProcess:
             self._idle.append(tab)
 
     def close(self) -> None:
-        """Close the browser, and wait until its thread has ended."""
         if self._task is not None:
             with suppress(RuntimeError):
                 self.loop.call_soon_threadsafe(self._task.cancel)

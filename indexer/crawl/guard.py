@@ -116,8 +116,6 @@ class GuardedBackend(httpcore.NetworkBackend):
 
 
 class _Stream(httpcore.NetworkStream):
-    """A stream whose reads and writes time out at the deadline of the calling thread."""
-
     def __init__(self, inner: httpcore.NetworkStream, backend: GuardedBackend) -> None:
         self._inner, self._backend = inner, backend
 

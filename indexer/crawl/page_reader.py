@@ -131,10 +131,7 @@ class PageReader:
         self._readers.close()
 
     def enter_site(self, start: str) -> None:
-        """Fetch robots.txt of the start page's site. Call this again if the start page redirects to another site.
-
-        Raises FetchError if the site may not be crawled.
-        """
+        """Fetch robots.txt for the address `start`. Raises FetchError if the file or `start` may not be fetched."""
         if self.site and urlsplit(self.site).hostname != urlsplit(start).hostname:
             self.moved_from = self.moved_from or self.site
             self._fetcher.leave_site(self.site)

@@ -162,8 +162,6 @@ def _ends_sentence(text: str, gap: re.Match[str]) -> bool:
 
 
 class _Paragraph(NamedTuple):
-    """A paragraph, a code block or a table, with the white space after it."""
-
     text: str
     cost_after: float
     block: SectionBlock | None = None

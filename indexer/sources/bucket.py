@@ -169,10 +169,7 @@ class Bucket:
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def _fetch(self, file: StoredFile) -> tuple[list[Item], str]:
-        """Return the pages in an object, and the message of a temporary error, or "" if there was none.
-
-        After a temporary error, the pages are the records from the previous build.
-        """
+        """Return (pages of an object, ""), or after a temporary error (records from the previous build, message)."""
         url, began = self._files.url(file.path), time.monotonic()
         try:
             return [self._read(file)], ""

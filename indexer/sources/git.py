@@ -272,10 +272,7 @@ def _refers_outside(folder: Path) -> bool:
 def _read_commit(
     context: SourceContext, git: Git, ref: str, commit: str, closed: Collection[str]
 ) -> Generator[Item, None, None]:
-    """Yield the pages in the files of a commit. Raises SourceError if it cannot be read.
-
-    Files below `closed` are skipped, because access lists outside the repository apply to these paths.
-    """
+    """Yield the pages of a commit. Skips files below `closed`, to which access lists outside the repository apply."""
     files = StoredFiles(context, listing(_list_files(git, commit)), root=context.source, ref=ref, closed=closed)
 
     def read(file: StoredFile) -> Sequence[Item]:
@@ -299,7 +296,6 @@ def _read_commit(
 
 
 def _list_files(git: Git, commit: str) -> Iterator[Iterable[StoredFile]]:
-    """Yield the files of a commit in batches. Raises SourceError if git fails or is too slow."""
     with git.start("ls-tree", "-r", "-l", "-z", "--full-tree", commit, seconds=_RUN_SECONDS) as process:
         output, rest = _pipe(process.stdout), b""
         while piece := output.read(_READ_BYTES):
@@ -319,7 +315,6 @@ def _file(line: bytes) -> StoredFile:
 
 
 def _read_blob(process: "subprocess.Popen[bytes]", file: StoredFile) -> bytes:
-    """Return the content of a file. Raises SourceError if it is missing or damaged."""
     into, out = _pipe(process.stdin), _pipe(process.stdout)
     try:
         into.write(f"{file.version}\n".encode())

@@ -300,7 +300,6 @@ class _Unique:
         self._contents: dict[tuple[str, str], list[str]] = {}
 
     def item(self, item: Item) -> Item:
-        """Return the item, or a Skip if it is a duplicate."""
         if not isinstance(item, Page | PageRecord):
             return Skip(item.url, "already read") if item.url in self._copied_urls else item
         # Record the page even if another source has it, so that later copies in this source are skipped.
