@@ -139,7 +139,7 @@ def address_kind(source: str) -> AddressKind | None:
 
 
 def full_name(source: str) -> str:
-    """Return the absolute path of a source that is a path. An address is returned unchanged."""
+    """Return the absolute path if a source is a path, or its unchanged address otherwise."""
     if SCHEME.match(source) or not source.strip():
         return source
     try:

@@ -169,7 +169,7 @@ class Bucket:
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def _fetch(self, file: StoredFile) -> tuple[list[Item], str]:
-        """Return (pages of an object, ""), or after a temporary error (records from the previous build, message)."""
+        """Return the pages of an object and "". After a temporary error, return previous records and the message."""
         url, began = self._files.url(file.path), time.monotonic()
         try:
             return [self._read(file)], ""
