@@ -1,7 +1,7 @@
 """Access control: the documents that each key and each user may read and write.
 
-`rag.serving.live` adds the scope of a caller to the filter of every request. Scores still depend on all documents of a
-collection, so documents whose existence must stay secret belong in a separate collection.
+`rag.serving.live` restricts every search to the documents that its caller may read. The scores of these documents still
+depend on all documents of the collection, so put documents whose existence is secret into a separate collection.
 
 Only SHA-256 hashes of keys are stored. Such a fast hash is enough, because keys are random and cannot be guessed.
 """
@@ -49,9 +49,9 @@ _OBJECTS = ("collections", "filter", "everything")
 class Grant:
     """The documents of `collections` that match `filter` and that at least one of `readers` may read."""
 
-    collections: frozenset[str] | None = None  # names of collections, which need not exist; None for all
+    collections: frozenset[str] | None = None  # names of existing or future collections; None for all
     filter: Filter | None = None
-    readers: frozenset[str] | None = None  # such as user:ann and group:staff; if None, access lists are ignored
+    readers: frozenset[str] | None = None  # such as user:ann or group:staff; None ignores the access lists of documents
 
     @property
     def is_whole(self) -> bool:
@@ -74,7 +74,7 @@ class Scope:
         return ANYTHING in self.grants
 
     def has(self, collection: str) -> bool:
-        """Return whether the scope may include documents of a collection."""
+        """Return whether a grant of the scope includes the collection, in whole or in part."""
         return bool(self._of(collection))
 
     def has_whole(self, collection: str) -> bool:
@@ -82,13 +82,13 @@ class Scope:
         return any(grant.is_whole for grant in self._of(collection))
 
     def narrowed(self, collection: str, requested: Filter | None) -> Filter | None:
-        """Combine the filter of a request with the filter of the scope. Returns None if all documents are allowed."""
+        """Combine the filter of a request with the filter of the scope. Returns None if both allow every document."""
         if (allowed := _allowed(self, collection)) is None:
             return requested
         return requested & allowed if requested else allowed
 
     def without_lists(self) -> "Scope":
-        """Return a copy of the scope that ignores the access lists of documents."""
+        """Return a copy of the scope without `readers`, so that it ignores the access lists of documents."""
         return Scope(tuple(Grant(grant.collections, grant.filter) for grant in self.grants))
 
     def _of(self, collection: str) -> list[Grant]:
@@ -108,7 +108,7 @@ def _allowed(scope: Scope, collection: str) -> Filter | None:
 
 
 EVERYTHING = Scope()
-UNLISTED = Scope((Grant(readers=frozenset()),))  # documents without an access list
+UNLISTED = Scope((Grant(readers=frozenset()),))  # only documents without an access list
 NOTHING = Scope(())
 
 
@@ -117,8 +117,8 @@ def reader_names(users: Iterable[str], groups: Iterable[str]) -> frozenset[str]:
     return frozenset([f"user:{name}" for name in users] + [f"group:{name}" for name in groups])
 
 
-class _FollowedFile(Generic[T]):
-    """A cache of a file's content. If the file has changed, it is read again. Safe to share between threads."""
+class _CachedFile(Generic[T]):
+    """Caches the parsed content of a file until the file changes. Safe to share between threads."""
 
     def __init__(self, path: Path, read: Callable[[], T]) -> None:
         self._path = path
@@ -126,7 +126,7 @@ class _FollowedFile(Generic[T]):
         self._cached: tuple[tuple[int, int, int], T] | None = None
 
     def content(self) -> T:
-        """Return the current content of the file. Raises OSError, and any error of the function that reads it."""
+        """Return the current content of the file. Raises OSError and the errors of the function `read`."""
         now = self._path.stat()
         version = (now.st_ino, now.st_mtime_ns, now.st_size)
         if self._cached is None or self._cached[0] != version:
@@ -135,26 +135,26 @@ class _FollowedFile(Generic[T]):
 
 
 class Key(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
-    """The record of a key in the key file, with a hash instead of the key itself. Empty fields are not written."""
+    """A key in the key file, stored as a hash. The file omits empty fields."""
 
     name: Annotated[str, Meta(pattern=rf"\A{_NAME}\Z")]
     role: Annotated[str, Meta(pattern=r"\A(read|write)\Z")]
     sha256: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
     created: str  # ISO 8601, UTC
-    origins: tuple[str, ...] = ()  # sites whose pages may use the key; empty if the key is secret
+    origins: tuple[str, ...] = ()  # sites whose pages contain the key; empty for a secret key
     collections: list[str] | None = None
     filter: dict[str, Any] | None = None
     readers: list[str] | None = None
 
     @cached_property
     def grant(self) -> Grant:
-        """The documents that were granted to the key. Raises FilterError if the filter in the file is invalid."""
+        """The documents that the key was created for. Raises FilterError if the filter in the key file is invalid."""
         collections, readers = (None if of is None else frozenset(of) for of in (self.collections, self.readers))
         return Grant(collections, Filter.parse(self.filter) or None if self.filter is not None else None, readers)
 
     @cached_property
     def readable(self) -> Scope:
-        """The documents that the key may read. If it has no origins, filter or readers, access lists are ignored."""
+        """The documents that the key may read. A key without origins, filter and readers ignores access lists."""
         has_limits = self.origins or self.grant.filter
         return Scope((replace(self.grant, readers=self.grant.readers or frozenset()) if has_limits else self.grant,))
 
@@ -165,26 +165,26 @@ class _Content(Struct):
 
 
 class KeyFile:
-    """A file of keys, which need not exist. Safe to share between threads."""
+    """The key file, which may be missing. Safe to share between threads."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._followed = _FollowedFile(path, self.read)
+        self._cached_keys = _CachedFile(path, self.read)
 
     def current(self) -> tuple[Key, ...] | None:
-        """Return the current keys, None if there is no file, or () if it has no keys.
+        """Return the current keys. A missing file gives None, and a file without keys gives ().
 
-        If the file has changed, it is read again. Raises KeysError if the file is invalid.
+        A changed file is read again. Raises KeysError if the file is invalid.
         """
         try:
-            return self._followed.content()
+            return self._cached_keys.content()
         except FileNotFoundError:
             return None
         except OSError:
             return self.read()
 
     def find(self, key: str) -> Key | None:
-        """Return the record of a key, or None if the key is unknown. Keys are compared in constant time."""
+        """Return the key with this secret text, or None if it is unknown. The comparison takes constant time."""
         key_digest, match = digest(key), None
         for candidate in self.current() or ():
             if hmac.compare_digest(candidate.sha256, key_digest):
@@ -219,8 +219,8 @@ class KeyFile:
         Args:
             name: unique name of the key.
             role: `read` or `write`.
-            key: the key, by default a new random one.
-            origins: sites whose pages contain the key. If set, the key allows only searches, and only from these sites.
+            key: secret text of the key; None to generate one at random.
+            origins: sites whose pages contain the key. If set, only these sites can use the key, and only to search.
             grant: documents that the key may read.
 
         Raises:
@@ -260,7 +260,10 @@ class KeyFile:
         return key
 
     def remove(self, name: str) -> Key:
-        """Remove a key and return its record. Running servers refuse the key immediately. Raises KeysError."""
+        """Remove a key and return its record. Running servers refuse the key immediately.
+
+        Raises KeysError if there is no such key, or if the key file cannot be read or written.
+        """
         with self._locked_keys() as keys:
             if name not in (by_name := {key.name: key for key in keys}):
                 raise KeysError(f"there is no key called {name[:80]!r}; there are: {', '.join(by_name) or 'none'}")
@@ -269,7 +272,7 @@ class KeyFile:
 
     @contextmanager
     def _locked_keys(self) -> Iterator[tuple[Key, ...]]:
-        """Lock the file against other writers until the block ends, and yield its keys."""
+        """Lock the key file until the `with` block ends, and yield its keys. Readers need no lock."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -284,7 +287,7 @@ class KeyFile:
     def _write(self, keys: Iterable[Key]) -> None:
         new = None
         try:
-            # NamedTemporaryFile makes the file readable only by its owner, which is right for a new key file.
+            # Only the owner can read a file that NamedTemporaryFile creates.
             with tempfile.NamedTemporaryFile(dir=self.path.parent, prefix=self.path.name, delete=False) as file:
                 new = Path(file.name)
                 with suppress(FileNotFoundError):
@@ -301,7 +304,7 @@ class KeyFile:
 
 
 def is_origin(text: str) -> bool:
-    """Return whether a text is an origin as browsers send it in headers, such as https://docs.example.org."""
+    """Return whether a text is an origin as in the header `Origin`, such as https://docs.example.org."""
     return bool(_ORIGIN.fullmatch(text))
 
 
@@ -330,11 +333,11 @@ class AccessRules:
     def __init__(self, path: Path) -> None:
         """Read the file. Raises SettingsError if it is unreadable or invalid."""
         self._path = path
-        self._file = _FollowedFile(path, self._read)
+        self._file = _CachedFile(path, self._read)
         self.rules()
 
     def rules(self) -> tuple["_Rule", ...]:
-        """Return the current rules. If the file has changed, it is read again. Raises SettingsError."""
+        """Return the current rules. A changed file is read again. Raises SettingsError if it is invalid."""
         try:
             return self._file.content()
         except OSError as error:
@@ -350,7 +353,7 @@ class AccessRules:
             groups: names of the user's groups, without the prefix `group:`.
 
         Raises:
-            KeysError: the file has become unreadable or invalid.
+            KeysError: the configuration file has become unreadable or invalid.
         """
         try:
             rules = self.rules()
@@ -383,7 +386,7 @@ class _Rule(NamedTuple):
 
 
 def _rule(table: Mapping[str, Any], where: str) -> _Rule:
-    """Parse one table `[[access]]`. Raises SettingsError, whose message begins with `where` (file and table)."""
+    """Parse one table `[[access]]`. If it is invalid, raises SettingsError with `where` (file and table) in front."""
     refuse_unknown(table, (*_SUBJECTS, *_OBJECTS, "role"), where)
     everything, role, everybody = table.get("everything", False), table.get("role", "read"), table.get("everybody")
     users, groups, collections = (_texts(table, name, where) for name in ("user", "group", "collections"))

@@ -84,7 +84,7 @@ class Client:
         self._http.close()
 
     def status(self) -> dict[str, Any]:
-        """Return the model, engine, generation and counts of the server. Raises Unavailable while the server loads."""
+        """Return the state of the server, such as its model. Raises Unavailable while the server loads the model."""
         return self._ask("/readyz", dict[str, Any])
 
     def search(self, query: str | SearchRequest, **options: Any) -> Answer:
@@ -113,10 +113,10 @@ class Client:
 
         Args:
             name: name of the tool.
-            arguments: arguments of the tool. A search omits the passages whose ids are in `shown`.
+            arguments: arguments of the tool. For a search, `shown` may list ids of passages to omit.
 
         Returns:
-            The text of the result, and the ids of its passages if the arguments include `shown`.
+            The text of the result. For a search with `shown`, also the ids of its passages, and otherwise [].
 
         Raises:
             Rejected: the tool refuses the call, or the server does not offer tools.
@@ -129,14 +129,11 @@ class Client:
         return text, result.get("_meta", {}).get("shown", [])
 
     def document(self, id: str, collection: str = DEFAULT_COLLECTION) -> DocumentListing:
-        """Return a document with its passages. Raises Rejected if it does not exist.
-
-        `id` is the field `document` of a hit.
-        """
+        """Return a document with its passages. `id` is the field `document` of a hit. Raises Rejected if unknown."""
         return self._ask(f"{API}/documents/{quote(id, safe='')}", DocumentListing, params={"collection": collection})
 
     def documents(self, collection: str = DEFAULT_COLLECTION) -> Iterator[DocumentListing]:
-        """Yield every document of a collection, all from one generation."""
+        """Yield every document of a collection. A rebuild of the index during the export does not affect it."""
         params = {"collection": collection}
         with self._stream("GET", f"{API}/documents", params=params, accept="application/jsonl") as response:
             rest = b""
@@ -160,7 +157,7 @@ class Client:
         return self._ask(f"{API}/documents", IndexChange, {"url": url, **body, **facts})
 
     def withdraw(self, url: str, collection: str = DEFAULT_COLLECTION) -> IndexChange:
-        """Withdraw a pushed document, and return the change as `push` does. Requires a key with the role write.
+        """Withdraw a pushed document, and return this change. Requires a key with the role write.
 
         Raises:
             Rejected: no document was pushed to this address.
@@ -176,9 +173,9 @@ class Client:
         return self._ask(f"{API}/changes/{id}", IndexChange, params={"collection": collection})
 
     def index(self, *, full: bool = False, collection: str = DEFAULT_COLLECTION) -> Job:
-        """Start to rebuild the index from its sources. Requires a key with the role write.
+        """Start a build of the index from its sources, and return the build. Requires a key with the role write.
 
-        With `full`, unchanged pages are reprocessed too. Pass the returned build to `wait` to wait for its end.
+        With `full`, unchanged pages are reprocessed too. Pass the build to `wait` to wait until it has ended.
 
         Raises:
             Rejected: another build is running, or the collection has no sources.
@@ -240,7 +237,7 @@ class Client:
         params: Mapping[str, str] | None = None,
         accept: str = "application/json",
     ) -> Iterator[httpx.Response]:
-        """Send a request, and yield the response before its body is read. Retries after responses with Retry-After."""
+        """Send a request, and yield the response before its body is read. Retries if the response has Retry-After."""
         headers = {"Accept": accept}
         request = self._http.build_request(method, self.url + path, json=body, params=params, headers=headers)
         try:

@@ -1,4 +1,4 @@
-"""The deadline of the current request, which is checked before each wait.
+"""The deadline of the current request. Functions check it before they wait.
 
 A context variable contains the deadline, so that functions do not need it as an argument.
 """
@@ -19,7 +19,7 @@ def arrive(moment: float) -> None:
 
 
 def begin(seconds: float) -> None:
-    """Set the deadline to `seconds` after the recorded arrival of the request, or after now if none was recorded."""
+    """Set the deadline to `seconds` after the request arrived (see `arrive`), or after now if this is unknown."""
     arrival = _arrival.get()
     _end.set((time.monotonic() if arrival is None else arrival) + seconds)
 

@@ -16,17 +16,17 @@ T = TypeVar("T", bound=msgspec.Struct)
 Schema = Mapping[str, Any]
 
 REF = "#/components/schemas/"
-# Matches a visible character. All invisible characters are listed here, because JSON Schema has no name for them.
+# Matches a visible character: any character except these. JSON Schema has no shorter notation for them.
 VISIBLE = (
     "[^\\u0000-\\u0020\\u007f-\\u00a0\\u00ad\\u061c\\u115f\\u1160\\u1680\\u180e\\u2000-\\u200f\\u2028-\\u202f"
     "\\u205f-\\u206f\\u3000\\ufeff\\ufff9-\\ufffb]"
 )
-# Matches a character that is not white space for `str.isspace`.
+# Matches a character for which `str.isspace` is false.
 NOT_SPACE = "[^\\t-\\r\\u001c-\\u0020\\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]"
 _VISIBLE = re.compile(VISIBLE)
 _FIELD_PROBLEM = re.compile(r"Object (?P<problem>missing required|contains unknown) field `(?P<name>.*)`", re.DOTALL)
 _TOO_LONG = re.compile(r"Expected `str` of length <= (\d+)")
-# JSON type: (name in messages, end of the keyword such as `minLength`, words before a limit, words after a limit)
+# JSON type → its name in messages, end of its keywords (`minLength`, `maxLength`), words before and after a limit
 _KINDS = {
     "boolean": ("true or false", "", "", ""),
     "string": ("text", "Length", " of", " characters"),
@@ -44,7 +44,7 @@ def is_blank(text: str) -> bool:
 
 
 def quoted(name: str) -> str:
-    """Quote a client's text for an error message, as ASCII and truncated to 40 characters."""
+    """Quote a text from a client for an error message, in ASCII and truncated to 40 characters."""
     return ascii(name if len(name) <= 40 else name[:39] + "…")
 
 
@@ -63,7 +63,7 @@ def decode(fields: Mapping[str, Any], kind: type[T], owner: str = "this request"
         fields: values by field name.
         kind: type of the struct.
         owner: name of the object with these fields, for error messages.
-        strict: whether numbers must be JSON numbers. If false, text is converted, as in a query string.
+        strict: whether numbers must be JSON numbers. If false, text such as "10" is converted, for query strings.
 
     Raises:
         FieldError: a field is missing or unknown, or its value is not allowed.

@@ -18,7 +18,7 @@ from embedder.errors import PilotlightError
 class RagError(PilotlightError):
     """The base class of the application's errors."""
 
-    status: int | None = None  # HTTP status; if None, the response is 500 and omits the message
+    status: int | None = None  # HTTP status; None for an internal error, whose message clients must not see
 
     def __init_subclass__(cls, status: int | None = None) -> None:
         cls.status = status or cls.status
@@ -41,7 +41,7 @@ class FieldError(QueryError):
 
 
 class NotThere(RagError, status=404):
-    """A request refers to something that does not exist. `field` is the name of the field that refers to it."""
+    """A request refers to something that does not exist. `field` is the field of the request with this reference."""
 
     def __init__(self, detail: str, field: str = "id") -> None:
         super().__init__(detail)
@@ -109,11 +109,11 @@ class FingerprintMismatch(RagError):
 
 
 class NotPublished(RagError):
-    """A generation was built, but could not be published to its store."""
+    """The index was built, but could not be published to Milvus."""
 
 
 class InsightsError(RagError, status=503):
-    """The record of searches cannot be written, read or deleted."""
+    """The database of recorded searches cannot be written or read."""
 
 
 class DatasetError(RagError):

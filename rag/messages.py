@@ -31,7 +31,7 @@ from rag.query.request import (
 )
 from rag.query.results import Answer, Span, Suggestion
 
-MAX_BATCH_QUERIES = 32  # embedded in one run of the model
+MAX_BATCH_QUERIES = 32  # embedded in one batch
 MAX_EMBEDDED_TEXTS = 2048  # same as OpenAI's API
 MAX_RANKED_TEXTS = 1000  # same as Cohere's API
 MAX_PROVED_CHARS = 1_000_000
@@ -105,7 +105,7 @@ class SearchBatch(Request):
 
 
 class BatchAnswer(Struct):
-    """The answer to each search, or its error, in the order of the request."""
+    """The answer or the error of each search, in the order of the request."""
 
     answers: Annotated[list[dict[str, Any]], Meta(extra_json_schema=_ANSWERS)]
     took_ms: dict[str, Milliseconds]
@@ -143,7 +143,7 @@ class AnswerRequest(SearchRequest, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def search(self) -> SearchRequest:
-        """The request for the search that finds the hits, without the conversation."""
+        """The search request with the same question and options, without the conversation."""
         return SearchRequest(**{name: getattr(self, name) for name in SearchRequest.__struct_fields__})
 
 
@@ -181,7 +181,7 @@ _VERDICT = (
 
 
 class Proof(Struct, frozen=True):
-    """The comparison of one sentence with the passages. Only words and facts are compared, not meanings."""
+    """The result of comparing one sentence with passages. Only words and facts are compared, not meanings."""
 
     start: Annotated[int, Meta(ge=0, description="index of the first character of the sentence in the text")]
     end: Count
@@ -260,7 +260,7 @@ class DocumentChange(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """One side of a comparison: a generation, or one version of the manual in a generation."""
+    """An index generation to compare, or the documents of one product version in it."""
 
     generation: str
     created_at: Annotated[str, Meta(description="ISO 8601, UTC")]
@@ -308,7 +308,7 @@ class FeedbackRequest(Request):
 
 
 class EmbeddingRequest(Struct):
-    """Texts to embed, in OpenAI's format. Other fields of that format are ignored, and long texts are truncated."""
+    """Texts to embed, in OpenAI's format. Its other fields are ignored, and long texts are truncated."""
 
     input: Text | Annotated[list[Text], Meta(min_length=1, max_length=MAX_EMBEDDED_TEXTS)]
     model: Annotated[str, Meta(max_length=1000, description="name of the model, as in /readyz")] = ""
@@ -442,7 +442,7 @@ _BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
 
 class Push(Request):
-    """A document as text, or as bytes in base64. Title, language, date and metadata override those in the document."""
+    """A document to index, as text or as bytes in base64. Fields such as `title` override values in the document."""
 
     url: Url
     text: str | None = None
@@ -460,7 +460,7 @@ class Push(Request):
 
 
 class IndexChange(Struct):
-    """The push or the withdrawal of a document, with its state. Each collection numbers its changes."""
+    """The push or the withdrawal of a document, with its state. `id` is a number within the collection."""
 
     id: Count
     collection: str
@@ -534,7 +534,7 @@ class Job(Struct):
 
 
 class Jobs(Struct):
-    """The running build and the latest ended builds of the server, newest first."""
+    """The running build and recent builds of the server, newest first."""
 
     jobs: list[Job]
 

@@ -28,7 +28,7 @@ T = TypeVar("T", str, int, float, bool)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The declaration of a setting: a field of `Settings` with its metadata."""
+    """The declaration of a setting: its name, type, default, help and limits."""
 
     name: str
     kind: type[Any]
@@ -37,7 +37,7 @@ class Setting:
     group: str  # heading in docs/reference.md
     choices: tuple[str, ...] = ()
     limits: tuple[float, float] | None = None  # minimum and maximum
-    bare: str = ""  # value if the flag has no argument; empty if the flag requires one
+    bare: str = ""  # value of a flag without argument, such as `--tokens`; empty if an argument is required
 
     @property
     def variable(self) -> str:
@@ -50,7 +50,7 @@ class Setting:
         return f"--{self.name.replace('_', '-')}"
 
     def read(self, value: object, origin: str) -> Any:
-        """Convert a value to the type of the setting. Raises SettingsError, which names the `origin` of the value."""
+        """Convert a value to the type of the setting. Raises SettingsError, which names the value's `origin`."""
         parsed = read_value(value, origin, self.kind, self.choices)
         if self.limits and not self.limits[0] <= parsed <= self.limits[1]:
             least, highest = map(plain, self.limits)
@@ -59,15 +59,15 @@ class Setting:
 
 
 def setting(default: T, help: str, *, secret: bool = False, **rules: Any) -> T:
-    """Declare a field of `Settings`. `rules` are further fields of `Setting`. The `repr` of `Settings` omits secrets.
+    """Declare a field of `Settings`. The `repr` of `Settings` omits secrets.
 
-    Without `group`, the setting belongs to the group of the field above it.
+    `rules` are further fields of `Setting`. Without a rule `group`, the setting is in the group of the field before it.
     """
     return dataclasses.field(default=default, repr=not secret, metadata={"help": help, **rules})
 
 
 def read_value(value: object, origin: str, kind: type, choices: tuple[str, ...] = ()) -> Any:
-    """Convert a user's value to the type `kind`. Raises SettingsError, which names the `origin` of the value."""
+    """Convert a value to the type `kind`. Raises SettingsError, which names the `origin`, such as a flag."""
     try:
         parsed = _READERS[kind](value)
     except (ValueError, TypeError, KeyError):
@@ -79,14 +79,14 @@ def read_value(value: object, origin: str, kind: type, choices: tuple[str, ...] 
 
 
 def nearest(word: str, choices: Iterable[str], least: float = 0.6) -> str | None:
-    """Return the choice most similar to a word, or None if no choice has a similarity of `least` (0 to 1)."""
+    """Return the choice most similar to a word, or None if no similarity is at least `least` (0 to 1)."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word[:100], list(choices), n=1, cutoff=least)), None)
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """Return the end of an error message that suggests the most similar choice, or "" if no choice is similar."""
+    """Return ", did you mean NAME?" with the choice most similar to a word, or "" if no choice is similar."""
     near = nearest(word, choices)
     return f", did you mean {near}?" if near else ""
 
@@ -252,12 +252,12 @@ class Settings:
 
     @property
     def collection_dir(self) -> Path:
-        """The folder of the collection. Raises ConfigError for an invalid name."""
+        """The folder of the collection. Raises ConfigError if the name of the collection is invalid."""
         return collection_dir(self.index_dir, self.collection)
 
     @property
     def keys_file(self) -> Path:
-        """The key file, which may be missing."""
+        """The path of the key file, which may be missing."""
         return Path(self.keys).expanduser() if self.keys else self.index_dir / KEYS
 
     @property
@@ -334,7 +334,7 @@ def load(
     environ: Mapping[str, str] | None = None,
     configured: Mapping[str, object] | None = None,
 ) -> Settings:
-    """Load each setting from its flag, its variable, the configuration file or its default, in this order.
+    """Load all settings. A flag overrides an environment variable, which overrides the configuration file.
 
     Args:
         overrides: values of flags by the name of the setting.
@@ -362,7 +362,7 @@ def load(
 
 
 def own_limits(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Parse the limits of a source that are lists, such as `include`, from text. Other limits are not changed."""
+    """Return the limits of a source by name, with lists such as `include` parsed from comma-separated text."""
     read: dict[str, Callable[[str], Any]] = {"include": patterns, "exclude": patterns, "allow_private": _networks}
     return {name: read[name](value) if name in read else value for name, value in values.items()}
 

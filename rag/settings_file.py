@@ -1,4 +1,4 @@
-"""Read `pilotlight.toml`, which contains settings, sources with their own limits, and credentials."""
+"""Read `pilotlight.toml`, which contains settings, credentials, and sources with individual limits."""
 
 import re
 from collections import Counter
@@ -24,7 +24,7 @@ _ALLOWED = {
 }
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-# Headers that the crawler sets itself, or that define where an HTTP message ends.
+# Headers that users may not set, because the crawler sets them or because they define where a message ends.
 _RESERVED = frozenset(
     "host connection content-length content-type transfer-encoding te trailer upgrade expect cookie user-agent accept "
     "accept-encoding if-none-match if-modified-since range proxy-authorization".split()
@@ -33,11 +33,11 @@ _RESERVED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredSource:
-    """One table `[[source]]` of the file: a source with its own metadata and limits."""
+    """A source in the file (table `[[source]]`), with its metadata and limits."""
 
     source: str  # address, or absolute path
     metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    limits: Mapping[str, Any] = field(default_factory=dict)  # values by name of the setting; see `CrawlLimits.own`
+    limits: Mapping[str, Any] = field(default_factory=dict)  # crawl settings by name; see `CrawlLimits.own`
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class SettingsFile:
 
 
 def read_settings_file(path: Path) -> SettingsFile:
-    """Read a configuration file. Paths in it are relative to its folder. Raises SettingsError for an invalid file."""
+    """Read a configuration file. Raises SettingsError if it is invalid. Paths are relative to its folder."""
     try:
         content = load_toml(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -75,7 +75,7 @@ def read_settings_file(path: Path) -> SettingsFile:
     credentials = tuple(_credential(table, folder, f"{path}: credentials {n}") for n, table in tables)
     if origin := _repeated([one.origin for one in credentials]):
         raise SettingsError(f"{path}: credentials for {origin} are listed twice")
-    if credentials or "access" in content:  # `rules` tells the server and its jobs to read this file
+    if credentials or "access" in content:  # a server and its jobs then read this file
         if "rules" in settings:
             raise SettingsError(f"{path}: set either rules or [[credentials]] and [[access]], not both")
         settings = {**settings, "rules": str(path.absolute())}
@@ -83,7 +83,7 @@ def read_settings_file(path: Path) -> SettingsFile:
 
 
 def credentials_of(settings: Settings) -> tuple[Credential, ...]:
-    """Return the credentials in the file of the setting `rules`, or () if it is not set. Raises SettingsError."""
+    """Return the credentials in the file `rules`, or () if this setting is empty. Raises SettingsError."""
     return read_settings_file(settings.rules_path).credentials if settings.rules else ()
 
 
@@ -137,7 +137,7 @@ def _metadata(values: object, where: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def _credential(table: Mapping[str, Any], folder: Path, where: str) -> Credential:
-    """Parse a table `[[credentials]]`. Error messages do not quote values, because they may be secret."""
+    """Parse a table `[[credentials]]`. Error messages do not quote values, which may be secret."""
     refuse_unknown(table, _CREDENTIAL_KEYS, where)
     try:
         site = parse_origin(table["origin"] if isinstance(table.get("origin"), str) else "")

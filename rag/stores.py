@@ -1,4 +1,4 @@
-"""Find the generations of the settings, in folders of the index or in Milvus, and publish generations to Milvus."""
+"""Choose where the index is stored, in folders or in Milvus, and publish builds of the index to Milvus."""
 
 import os
 import shlex
@@ -51,7 +51,7 @@ def milvus_at(address: str) -> "MilvusStore":
 
 
 def stores_of(settings: Settings) -> dict[str, Store]:
-    """Return the store of each collection, by name. Milvus has only the default collection."""
+    """Return the store of each collection by name. Milvus has only the default collection."""
     if settings.store:
         return {DEFAULT: milvus_at(settings.store)}
     return {name: FolderStore(folder) for name, folder in list_collections(settings.index_dir).items()}
@@ -96,7 +96,7 @@ def live_id(store: Store) -> str | None:
 
 
 def older_ids(store: Store) -> list[str]:
-    """Return the ids of generations before the live one, newest first. If no generation is live, return all ids."""
+    """Return the ids of the generations built before the live one, newest first, or all ids if none is live."""
     live, ids = live_id(store), [each.id for each in store.published()]
     if live in ids:
         return ids[ids.index(live) + 1 :]
@@ -104,7 +104,7 @@ def older_ids(store: Store) -> list[str]:
 
 
 def verify_generation(store: Store, generation_id: str) -> list[Check]:
-    """Check the files of a generation or, in Milvus, its number of passages. Raises IndexMissing or StoreError."""
+    """Check the files of a generation or, in Milvus, the number of passages. Raises IndexMissing or StoreError."""
     if isinstance(store, FolderStore):
         return verify(generation_folder(store.folder, generation_id))
     try:
@@ -116,7 +116,7 @@ def verify_generation(store: Store, generation_id: str) -> list[Check]:
 
 
 def facts_of(manifest: Manifest) -> dict[str, Any]:
-    """Return the id, build time and counts of a generation for reports, JSON-ready."""
+    """Return the id, build time and counts of an index generation, JSON-ready."""
     counts = {"documents": manifest.counts.documents, "chunks": manifest.counts.chunks}
     return {"generation": manifest.id, "created_at": manifest.created_at, **counts}
 
@@ -141,9 +141,9 @@ def check_fingerprint(manifest: Manifest, fingerprint: Mapping[str, object]) -> 
 
 
 def check_servable(settings: Settings, fingerprint: Mapping[str, object]) -> None:
-    """Raise an error if no collection can be served by the embedder with this fingerprint.
+    """Raise an error if the embedder with this fingerprint cannot serve any collection.
 
-    If the store is unreachable, print a warning on stderr instead, because the store may become reachable later.
+    If Milvus is unreachable, print a warning on stderr instead, because Milvus may become reachable later.
     """
     stores = stores_of(settings)
     if not stores:
@@ -179,9 +179,9 @@ class Publisher:
         self.done: dict[str, Any] | None = None
 
     def __call__(self, folder: Path) -> None:
-        """Publish the live generation of a folder, unless it is already live in the store.
+        """Copy the live generation of a folder to Milvus and make it live there, unless it already is.
 
-        If this fails, NotPublished is raised, and the live generations of the folder and of the store do not change.
+        Raises NotPublished if this fails. Then the live generations in the folder and in Milvus do not change.
         """
         store = self._store
         try:
@@ -206,14 +206,14 @@ class Publisher:
 
 
 def publisher_of(settings: Settings, *, quiet: bool = True) -> Publisher | None:
-    """Return a publisher for the setting `store`, or None if this setting is empty."""
+    """Return a publisher to the Milvus store in the settings, or None if they name no store."""
     if not settings.store:
         return None
     return Publisher(milvus_at(settings.store), keep=settings.keep_generations, quiet=quiet)
 
 
 def report_of(report: "BuildReport", publisher: Publisher | None) -> tuple[dict[str, Any], str]:
-    """Return the report of a build and of its publication in two forms: JSON-ready, and as text for a terminal."""
+    """Return a report on a build and its publication in two forms: JSON-ready, and as text for a terminal."""
     if publisher is None or publisher.done is None:
         return report.as_dict(), report.table()
     done = publisher.done

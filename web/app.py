@@ -52,9 +52,9 @@ BLUEPRINTS = (
 ASSET_MAX_AGE_S = 365 * 24 * 3600
 SEARCH_BOX_MAX_AGE_S = 3600
 MAX_NAME_CHARS = 60
-# A path prefix. Browsers must not interpret it as a host, a parent folder or a script.
+# Matches a path prefix that browsers cannot interpret as a host, a parent folder or a script.
 _PREFIX = re.compile(r"(?=.{1,200}\Z)(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+")
-# Request headers to remove. Werkzeug fails on some dates in them, and browsers can validate caches by ETag.
+# Werkzeug fails on some dates in these request headers. Browsers can use ETags instead.
 _REMOVED_HEADERS = ("HTTP_IF_MODIFIED_SINCE", "HTTP_IF_UNMODIFIED_SINCE", "HTTP_IF_RANGE", "HTTP_RANGE")
 _DEFAULT_HEADERS = {**SECURITY_HEADERS, "Cache-Control": "no-store"}
 
@@ -103,7 +103,7 @@ def create_app(
     """Create the application. The caller starts and closes the retriever. Raises SettingsError."""
     app = Flask(__name__)
     app.ensure_sync = cache(app.ensure_sync)  # type: ignore[method-assign]  # cached, because it is slow
-    app.url_map.merge_slashes = False  # a redirect would repeat a forged Host header
+    app.url_map.merge_slashes = False  # Flask would redirect to the host in a forged Host header
     app.config["MAX_CONTENT_LENGTH"] = limits.MAX_BODY_BYTES + 1
     app.config["SEND_FILE_MAX_AGE_DEFAULT"] = ASSET_MAX_AGE_S  # the address contains a hash of the content
     app.json = JsonProvider(app)
@@ -165,7 +165,7 @@ def close_app(app: Flask | None) -> None:
 
 
 def _with_default_headers(inner: Wsgi) -> Wsgi:
-    """Wrap an application to remove request headers in _REMOVED_HEADERS, and to add security headers to responses."""
+    """Wrap an application to remove _REMOVED_HEADERS from requests, and to add security headers to responses."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:

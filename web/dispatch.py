@@ -25,7 +25,7 @@ from web.problems import raw_problem
 
 SEARCH_THREADS, LONG_THREADS = 2, 16  # per worker process
 PROBES = frozenset({b"/livez", b"/readyz", b"/metrics"})
-NEXT_MS = 5  # milliseconds to wait for a connection's next request
+NEXT_MS = 5  # wait for the next request of a connection
 BUSY = "The server is overloaded: try again."
 _PEEK_BYTES = 8192
 _MAX_LENGTH_DIGITS = 9
@@ -46,7 +46,7 @@ class Head(NamedTuple):
 
 
 def read_head(data: bytes) -> Head:
-    """Parse the beginning of an HTTP request without validating it. The value of a missing header is empty."""
+    """Parse the beginning of an HTTP request without validating it. Values of missing headers are empty."""
     start = len(data) - len(data.lstrip(b"\r\n"))
     end = data.find(b"\r\n\r\n", start) + 4
     words = data[start:].partition(b"\r\n")[0].split(b" ")
@@ -76,7 +76,7 @@ class _Job(NamedTuple):
 
 
 class _RoundRobinQueue:
-    """A queue that takes one job of each client address in turn. The keys sent from an address take turns, too."""
+    """A queue that serves client addresses in turn, and for each address, the API keys in turn."""
 
     def __init__(self) -> None:
         self._queues: dict[bytes, _RoundRobinQueue | deque[_Job]] = {}
@@ -85,7 +85,7 @@ class _RoundRobinQueue:
         return len(self._queues)
 
     def put(self, job: _Job, name: bytes, *inner: bytes) -> None:
-        """Add a job to the queue of `name`. If there are inner names, that queue is a nested round-robin queue."""
+        """Add a job to the queue of a client. With further names, this queue is itself a round-robin queue."""
         queue = self._queues.get(name)
         if queue is None:
             queue = self._queues[name] = _RoundRobinQueue() if inner else deque()
@@ -95,7 +95,7 @@ class _RoundRobinQueue:
             queue.append(job)
 
     def take(self) -> _Job:
-        """Remove and return the next job. Callers are served in rotation, so that one does not delay the others."""
+        """Remove a job of the client whose turn it is, and return the job."""
         name, queue = next(iter(self._queues.items()))
         job = queue.take() if isinstance(queue, _RoundRobinQueue) else queue.popleft()
         del self._queues[name]
@@ -134,11 +134,11 @@ class Lane:
             self._tokens.put(False)
 
     def expected_wait(self) -> float:
-        """Estimate the seconds until a new request would be answered, from the mean time of recent requests."""
+        """Estimate the time in seconds until a new request would be answered."""
         return (self.waiting + self.threads) * self.mean_request_seconds / self.threads
 
     def measure(self, seconds: float) -> None:
-        """Update the mean time of recent requests with the seconds of another request."""
+        """Add the time of an answered request to the moving average `mean_request_seconds`."""
         self.mean_request_seconds += _SMOOTHING * (seconds - self.mean_request_seconds)
 
     def _run(self) -> None:
@@ -150,10 +150,10 @@ class Lane:
 
 
 class Dispatcher:
-    """The thread pool of a gunicorn worker."""
+    """The replacement for the thread pool of a gunicorn worker. It has a lane for each kind of request."""
 
     def __init__(self, limit: float, proxies: int) -> None:
-        """Create the lanes. `limit` is the deadline in seconds, `proxies` is the number of trusted proxies."""
+        """Create the lanes. A request may take `limit` seconds. `proxies` is the number of trusted reverse proxies."""
         self._limit, self._proxies = limit, proxies
         self._long_paths: tuple[bytes, ...] = ()
         self._note: Callable[..., None] = lambda *_, **__: None
@@ -162,18 +162,18 @@ class Dispatcher:
         self._probe = Lane("probe", 1, self._answer)
 
     def connect(self, long_paths: Collection[str], note: Callable[..., None]) -> None:
-        """Start the threads. `long_paths` are paths of long requests. `note` is the application's `Metrics.note`."""
+        """Start the threads. `long_paths` are paths of long requests. `note` records metrics (see `Metrics.note`)."""
         self._long_paths = tuple(path.encode() for path in long_paths)
         self._note = note
         for lane in (self._search, self._long, self._probe):
-            lane.start()  # threads that start before this would inherit blocked stop signals
+            lane.start()  # not in `__init__`, where threads would inherit blocked stop signals
 
     def waiting(self) -> dict[str, int]:
-        """Return the number of queued requests of each kind."""
+        """Return the number of queued requests in each lane."""
         return {lane.name: lane.waiting for lane in (self._search, self._long, self._probe)}
 
     def submit(self, handle: Callable[[Any], Any], connection: Any) -> "Future[Any]":
-        """Queue the next request of a connection. The future's result is whether the connection stays open."""
+        """Queue the next request of a connection. The result of the future is True if the connection stays open."""
         job = _Job(Future(), handle, connection, read_head(_peek(connection)), time.monotonic())
         lane = self._lane_of(job.head)
         expected = lane.expected_wait()
@@ -191,15 +191,15 @@ class Dispatcher:
             lane.stop()
 
     def _lane_of(self, head: Head) -> Lane:
-        """Return the lane of a request. An incomplete request must not occupy a search thread."""
-        # A route's path can be anywhere in the request's path, which may begin with a host or a path prefix.
+        """Return the lane of a request. An incomplete request uses a long thread, so that it cannot block searches."""
+        # The path of a request may begin with a host or a prefix, so search for a route anywhere in it.
         if head.path[head.path.rfind(b"/") :] in PROBES:
             return self._probe
         is_long = not head.size or any(path in head.path for path in self._long_paths)
         return self._long if is_long else self._search
 
     def _answer(self, lane: Lane, job: _Job) -> None:
-        """Answer a request. While no other request is queued, also answer the next requests of the same connection."""
+        """Answer a request, and then the next requests of the same connection until other requests are queued."""
         try:
             while True:
                 began = time.monotonic()
@@ -235,7 +235,7 @@ class Dispatcher:
 
 @lru_cache(10_000)
 def network_of(address: str | None) -> str:
-    """Return the IPv4 address, or the /64 network of an IPv6 address, that identifies a caller. A port is removed."""
+    """Return the text that identifies a caller by address: an IPv4 address, or the /64 network of an IPv6 address."""
     text = (address or "").strip()
     host = PORT.sub("", text).strip("[]") if text.startswith("[") or text.count(":") == 1 else text
     try:
@@ -248,7 +248,7 @@ def network_of(address: str | None) -> str:
 
 
 def _can_refuse(job: _Job) -> bool:
-    """Return whether a request may be refused: it was received completely, and does not ask for an HTML page."""
+    """Return whether a request was received completely and does not ask for an HTML page."""
     return bool(job.head.size) and not job.head.is_page and not _buffered(job.connection)
 
 

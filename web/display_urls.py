@@ -13,15 +13,15 @@ from flask import current_app
 from rag.errors import NotReady, NotThere
 from web.guards.access import caller
 
-# Only these URLs may become links. White space and control characters are excluded, as they can hide a scheme.
+# Only these URLs may become links. White space and control characters could hide another scheme.
 SAFE_URL = re.compile(r"(?:(?:git\+)?https?://|(?:git\+)?file:///)[^\s\x00-\x1f\x7f]+", re.IGNORECASE)
 BIDI_CONTROLS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-# filter field → characters that may follow a source's path in a value; "" is the end of the value
+# filter field → characters that may follow the path of a source in a filter value; "" means the end of the value
 _NEXT_CHARACTERS = {"source": ("",), "path": ("", "/", "!"), "url_prefix": ("", "/", "!", "#")}
 
 
 class Link(NamedTuple):
-    """The readable name of a URL, with a link if browsers can open the URL."""
+    """The readable name of a URL (`place`), and its `href`, which is None if browsers cannot open the URL."""
 
     href: str | None
     place: str
@@ -42,18 +42,18 @@ def readable_url(url: str) -> str:
 
 
 class DisplayNames:
-    """Display names of files in local sources. They hide server paths: /srv/docs/a.md is shown as docs/a.md."""
+    """Converts local paths to display names, which hide folders of the server: /srv/docs/a.md becomes docs/a.md."""
 
     def __init__(self, sources: Iterable[str] = ()) -> None:
         """Choose a name for each local source of a collection."""
         roots = {source: readable_url(source).rstrip("/") for source in sources if _is_local(source)}
         same = Counter(map(_name_of, {*roots.values()}))
-        # Longer paths come first, so that nested sources match first. A name of several sources gets the parent folder.
+        # Long paths are first, because one source may contain another. Sources with equal names also show their parent.
         self._names = {
             root: _name_of(root) if same[_name_of(root)] == 1 else "/".join(root.rsplit("/", 2)[-2:])
             for root in sorted({*roots.values()}, key=len, reverse=True)
         }
-        # filter field → pairs of a source's name and the path or URL that the name replaces in values
+        # filter field → for each source, its display name and the path or URL that this name replaces
         self._starts: dict[str, list[tuple[str, str]]] = {field: [] for field in _NEXT_CHARACTERS}
         for source, root in roots.items():
             name = self._names[root]
@@ -78,11 +78,11 @@ class DisplayNames:
         return Link(url if SAFE_URL.fullmatch(url) and is_http_url(url) else None, self.of(url))
 
     def display_value(self, field: str, value: str) -> str:
-        """Return a filter value for display. The path of a source is replaced by the name of the source."""
+        """Return the display form of a filter value, with the name of a source instead of its path."""
         return _replaced(field, value, [(start, name) for name, start in self._starts.get(field, ())])
 
     def index_values(self, parameters: Mapping[str, list[str]]) -> dict[str, list[str]]:
-        """Convert displayed filter values in query parameters to indexed values: the reverse of `display_value`."""
+        """Convert the filter values in query parameters back from their display form (see `display_value`)."""
         return {
             field: [_replaced(field, value, self._starts.get(field, ())) for value in values]
             for field, values in parameters.items()
@@ -102,7 +102,7 @@ class DisplayNames:
 
 
 def display_names(*collections: str) -> DisplayNames:
-    """Return the display names for sources of these collections. Omits collections that the caller may not read."""
+    """Return the display names for the sources of these collections. Ignores collections outside the caller's scope."""
     sources: list[str] = []
     for name in filter(caller().scope.has, collections):
         with suppress(NotReady, NotThere):

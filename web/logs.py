@@ -22,7 +22,7 @@ from gunicorn.systemd import sd_notify
 from rag.errors import SettingsError
 
 COLLECTORS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-PRIVATE = ("http.target", "http.url", "net.peer.ip", "net.peer.port", "client.address", "url.query")  # cleared in spans
+_PRIVATE_SPAN_ATTRIBUTES = ("http.target", "http.url", "net.peer.ip", "net.peer.port", "client.address", "url.query")
 FIELDS = "fields"
 _ENCODE = msgspec.json.Encoder(enc_hook=str).encode
 _STDERR = 2
@@ -72,7 +72,7 @@ class LineHandler(logging.Handler):
     """Writes each log record to standard error in one system call, so that threads need no lock."""
 
     def createLock(self) -> None:
-        """Set no lock, unlike the base class."""
+        """Create no lock, unlike the base class."""
         self.lock = None
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -93,7 +93,7 @@ class ServerLogger(Logger):  # type: ignore[misc]
         self.error_log.propagate = True
 
     def exception(self, msg: Any, *args: Any, **options: Any) -> None:
-        """Log an error with its traceback. A socket timeout of a slow client is logged only for debugging."""
+        """Log an error with its traceback. Timeouts of slow clients are logged at level DEBUG."""
         if isinstance(sys.exception(), BlockingIOError):
             self.debug("a client was too slow: %s", msg)
         else:
@@ -102,7 +102,7 @@ class ServerLogger(Logger):  # type: ignore[misc]
 
 def configure(log_format: str) -> None:
     """Log to standard error: Pilotlight's messages from level INFO, and those of libraries from level WARNING."""
-    logging._srcfile = None  # disables the slow lookup of the calling line, which no format shows
+    logging._srcfile = None  # the line that logs is slow to find, and no format shows it
     handler = LineHandler()
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(handlers=[handler], force=True)
@@ -147,7 +147,7 @@ def start_tracing(app: Flask) -> Callable[[], None]:
 
     def hide(span: Any, status: str, headers: object) -> None:
         if span and span.is_recording():
-            span.set_attributes({name: "" for name in PRIVATE if name in span.attributes})
+            span.set_attributes({name: "" for name in _PRIVATE_SPAN_ATTRIBUTES if name in span.attributes})
 
     os.environ.setdefault("OTEL_SERVICE_NAME", "pilotlight")
     provider = TracerProvider()

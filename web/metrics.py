@@ -1,6 +1,6 @@
 """Measure requests and searches for Prometheus (`/metrics`), the status page and the log.
 
-Workers write their counters to files in a shared folder, so that each worker can report the sums of all workers.
+Workers write their counters to files in a shared folder, so that any worker can report the sums for all workers.
 """
 
 import itertools
@@ -47,7 +47,7 @@ _QUEUE_SAMPLES = {
     "pilotlight_http_request_wait_seconds_count": "answered",
     "pilotlight_requests_refused_total": "refused",
 }
-# name → class of the metric, its method that records a value, help text, labels
+# name → class of the metric, method that records a value, help text, names of labels
 METRICS = {
     "search_stage_seconds": (metrics.Histogram, "observe", "Time of one stage of a search.", "stage mode collection"),
     "http_requests": (metrics.Counter, "inc", "Requests answered.", "method route status"),
@@ -131,7 +131,7 @@ class _StateCollector(Collector):
         self._status = status
 
     def collect(self) -> Iterator[Metric]:
-        """Yield gauges for the values that `LiveRetriever.status` returns."""
+        """Yield gauges with values from `LiveRetriever.status`."""
         status = self._status()
         yield _gauge("ready", "Whether the server is ready.", {(): bool(status.get("ready"))})
         build = {"version": metadata.version("pilotlight")}
@@ -213,7 +213,7 @@ def _log(log_record: RequestLog, method: str, route: str, status: int, seconds: 
 
 
 def number_worker(server: Any, worker: Any) -> None:
-    """Assign the lowest free number to a worker. The worker continues the counter files of that number."""
+    """Assign the lowest free number to a worker. It continues the counter files of the last worker with this number."""
     numbers = {each.number for each in server.WORKERS.values()}
     worker.number = next(number for number in itertools.count() if number not in numbers)
     os.environ[WORKER_NUMBER] = str(worker.number)

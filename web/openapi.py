@@ -1,6 +1,6 @@
-"""Describe routes with the decorator `Operation`, and generate `/openapi.json` from the descriptions.
+"""Generate `/openapi.json` from view functions, which the decorator `Operation` describes.
 
-Paths come from the URL map. Schemas come from the structs of requests and responses.
+Paths come from Flask's URL map. Schemas come from the structs of requests and responses.
 """
 
 import inspect
@@ -22,7 +22,7 @@ from web.problems import MEDIA_TYPE
 
 Role = Literal["read", "write"]
 Schema = Mapping[str, Any]
-Body = Any  # a struct, optionally `Annotated` with a schema, or a `Content`
+Body = Any  # class of a struct, possibly `Annotated` with a schema, or a `Content`
 View = TypeVar("View", bound=Callable[..., Any])
 
 BODY_ERRORS = (400, 413, 415)
@@ -55,9 +55,9 @@ HTML = Content("text/html", {"type": "string"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """A decorator that describes a view: its request, responses and access. The summary is the view's docstring.
+    """A decorator that describes a view function: its request, its responses and who may call it.
 
-    Callers need the `role`, unless it is None. `errors` are statuses in addition to the common ones. `operator`
+    Callers need the `role`, unless it is None. `errors` are HTTP statuses in addition to the usual ones. `operator`
     requires the role write, but browsers may send the key as a password. `needs_everything` requires that the caller
     may read all documents.
     """
@@ -73,7 +73,7 @@ class Operation:
     needs_everything: bool = False
 
     def __call__(self, view: View) -> View:
-        """Attach this operation to a view."""
+        """Attach the description to a view function."""
         setattr(view, _ATTRIBUTE, self)
         return view
 
@@ -88,19 +88,19 @@ class Operation:
 
 
 def operation_of(view: Callable[..., Any] | None) -> Operation | None:
-    """Return the operation of a view function, or None if the function was not decorated."""
+    """Return the decorator of a view function, or None if it has none."""
     return getattr(view, _ATTRIBUTE, None)
 
 
 def operation_for(rule: Rule) -> Operation:
-    """Return the operation of a route. If it has none, routes in PUBLIC are open, and others require the role write."""
+    """Return the `Operation` of a route. By default, routes in PUBLIC need no role, and others need the role write."""
     if rule.endpoint in PUBLIC:
         return Operation(role=None, responses={})
     return operation_of(current_app.view_functions[rule.endpoint]) or Operation(role="write", responses={})
 
 
 def operations(app: Flask) -> Iterator[tuple[Rule, str, Operation]]:
-    """Yield the rule, method and operation of every route that has an operation."""
+    """Yield the rule, HTTP method and `Operation` of every route that has an `Operation`."""
     for rule in app.url_map.iter_rules():
         operation = operation_of(app.view_functions[rule.endpoint])
         for method in sorted((rule.methods or set()) - {"HEAD", "OPTIONS"}):
@@ -109,7 +109,7 @@ def operations(app: Flask) -> Iterator[tuple[Rule, str, Operation]]:
 
 
 def long_paths(app: Flask) -> set[str]:
-    """Return the paths of routes that may take long. Each path is cut before its first variable."""
+    """Return the paths of routes that may take long, each without its first variable and the rest."""
     return {rule.rule.partition("<")[0] for rule, _, operation in operations(app) if operation.takes_long}
 
 
@@ -121,7 +121,7 @@ def describe_api() -> Response:
 
 
 def document(app: Flask) -> dict[str, Any]:
-    """Return the OpenAPI document of an application, from its URL map and the operations of its views."""
+    """Return the OpenAPI document of an application, JSON-ready."""
     schemas = _Schemas(app)
     paths: dict[str, dict[str, Any]] = {}
     for rule, method, operation in operations(app):
@@ -162,7 +162,7 @@ class _Schemas:
                 schema["properties"] |= {name: _nullable(schema["properties"][name]) for name in optional}
 
     def contents(self, content: Body | Sequence[Body] | None) -> dict[str, Any]:
-        """Return the schema of each media type of a body. Schemas refer to structs by name."""
+        """Return the schema of a body for each media type. Structs are references to `components`."""
         by_media_type: dict[str, Any] = {}
         for one in _bodies(content):
             if isinstance(one, Content):
@@ -193,7 +193,7 @@ def _bodies(content: Body | Sequence[Body] | None) -> Sequence[Body]:
 
 
 def _parameter(name: str, schema: Schema, *, required: bool = False) -> dict[str, Any]:
-    """Return an OpenAPI parameter. Its schema does not allow null, which a query string cannot contain."""
+    """Return an OpenAPI parameter. Removes null from its schema, because a query string cannot contain null."""
     schema = dict(schema)
     description = schema.pop("description", "")
     if schema.get("default", 0) is None:
@@ -210,7 +210,7 @@ def _parameter(name: str, schema: Schema, *, required: bool = False) -> dict[str
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
     if "anyOf" in schema:
         return schema if _NULL in schema["anyOf"] else {**schema, "anyOf": [*schema["anyOf"], _NULL]}
-    if "$ref" in schema or "enum" in schema:  # a null value in an enum breaks client generators
+    if "$ref" in schema or "enum" in schema:  # client generators fail if an enum contains null
         outer: dict[str, Any] = {name: schema[name] for name in ("description", "default") if name in schema}
         return {"anyOf": [{name: each for name, each in schema.items() if name not in outer}, _NULL], **outer}
     return {**schema, "type": [schema["type"], "null"]}

@@ -26,7 +26,7 @@ SECURITY_HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
 MEDIA_TYPE = "application/problem+json"
-MACHINE_PATHS = tuple("/api /v1 /livez /readyz /metrics /openapi.json /static /mcp /llms.txt".split())  # never HTML
+_NO_HTML_PATHS = tuple("/api /v1 /livez /readyz /metrics /openapi.json /static /mcp /llms.txt".split())
 RETRY_AFTER_S = 2
 HEADERS = frozenset({"Allow", "Retry-After", "WWW-Authenticate"})
 REASONS = {413: "too_large", 429: "rate"}
@@ -55,13 +55,13 @@ log = logging.getLogger("pilotlight")
 
 
 def this_request() -> Request:
-    """Return the current request without Flask's proxy, because each access through the proxy takes three calls."""
+    """Return the current request object, which is faster than Flask's proxy `request`."""
     return request._get_current_object()  # type: ignore[attr-defined,no-any-return]  # the proxy has the type Request
 
 
 def problem(status: int, detail: str, *, field: str | None = None) -> dict[str, object]:
     """Return a problem details object. `field` is the name of an invalid field."""
-    # In RFC 9457, about:blank means that the problem has no other meaning than its status code.
+    # In RFC 9457, the type about:blank means that the status code says everything about the problem.
     body = {"type": "about:blank", "title": HTTP_STATUS_CODES[status], "status": status, "detail": detail}
     return body if field is None else body | {"field": field}
 
@@ -78,14 +78,14 @@ def respond(body: dict[str, object]) -> Response:
 
 
 def raw_response(error: BaseException) -> bytes:
-    """Return the bytes of the response to an error that occurred outside of the application."""
+    """Return the bytes of the HTTP response to an error outside of the Flask application."""
     invalid = (400, "The request is not valid HTTP.") if isinstance(error, ParseException) else None
     failed = (500, "The server failed to handle this request.")
     return raw_problem(*(FRAMING_PROBLEMS.get(type(error).__name__) or invalid or failed), {"Connection": "close"})
 
 
 def raw_problem(status: int, detail: str, further_headers: Mapping[str, object]) -> bytes:
-    """Return the bytes of a response with a problem, to be sent without the application."""
+    """Return the bytes of an HTTP response with a problem, to send outside of the Flask application."""
     body = json.dumps(problem(status, detail)).encode()
     headers = {"Content-Type": MEDIA_TYPE, "Content-Length": len(body), "Cache-Control": "no-store"}
     headers |= {**SECURITY_HEADERS, **further_headers}
@@ -100,7 +100,7 @@ def answer_error(error: Exception) -> Response | HTTPException:
     body = problem_of(error)
     if wants_page():
         state = "waiting" if body["status"] == 503 else "error"
-        form = g.get("form") or {"query": request.args.get("q", "")}  # missing if parsing the form failed
+        form = g.get("form") or {"query": request.args.get("q", "")}  # no form if its fields were invalid
         html = render_template("page.html", state=state, problem=body, **form)
         response = Response(html, status=int(str(body["status"])), mimetype="text/html")
         if state == "waiting":
@@ -134,13 +134,13 @@ def problem_of(error: Exception) -> dict[str, object]:
     if isinstance(error, errors.KeysError):
         log.error("%s", error)
         return problem(503, "The server cannot read its keys or access rules; see its log.")
-    # %r escapes line breaks in the path, which could otherwise forge log lines.
+    # %r escapes line breaks in the path. Otherwise, clients could forge log lines.
     log.error("%s %r failed", request.method, request.path, exc_info=error)
     return problem(500, DETAILS[500])
 
 
 def wants_page() -> bool:
     """Return whether the client prefers an HTML page to problem details."""
-    if request.path.startswith(MACHINE_PATHS):
+    if request.path.startswith(_NO_HTML_PATHS):
         return False
     return request.accept_mimetypes.best_match([MEDIA_TYPE, "text/html"]) == "text/html"

@@ -44,19 +44,19 @@ OPTIONS = {
     "worker_connections": 2000,
     "timeout": 120,
     "graceful_timeout": 30,
-    "keepalive": 65,  # seconds; longer than nginx's, so that nginx never reuses a connection that is closing
-    "forwarder_headers": "",  # otherwise a client could change the path after the proxy has checked it
+    "keepalive": 65,  # seconds; longer than in nginx, so that nginx closes idle connections first
+    "forwarder_headers": "",  # these headers would let clients change the path that a proxy has checked
     "loglevel": "warning",
     "logger_class": logs.ServerLogger,
     "proc_name": "pilotlight",
-    "control_socket_disable": True,  # the socket is not used, and would be in the home folder
+    "control_socket_disable": True,  # gunicorn would create an unused socket in the home folder
 }
 READY = multiprocessing.Event()
 log = logging.getLogger("pilotlight")
 
 
 class Worker(ThreadWorker):  # type: ignore[misc]
-    """A gunicorn worker that answers invalid requests with problems, and reports at /readyz that it is stopping."""
+    """A gunicorn worker that answers invalid requests with problem details, and reports at /readyz when it stops."""
 
     settings: Settings
 
@@ -99,7 +99,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self.poller.register(client, selectors.EVENT_READ, partial(self.on_pending_socket_readable, connection))
 
     def notify(self) -> None:
-        """Report to gunicorn that the worker is alive, and write its metrics. The queues are measured once a second."""
+        """Report to gunicorn that the worker is alive, and write metrics. Queues are measured once per second."""
         super().notify()
         counters = self.wsgi.extensions["metrics"]
         if time.monotonic() >= self._next_count:
@@ -111,7 +111,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             READY.set()
 
     def finish_request(self, conn: TConn, fs: "Future[Any]") -> None:
-        """Poll a connection for its next request. If it must not stay open, wait for the client to close it."""
+        """Poll a connection for its next request. If it should be closed, let the client close it first."""
         if not fs.cancelled() and fs.exception() is None and fs.result():
             super().finish_request(conn, fs)
             return
@@ -126,7 +126,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self._closing[conn] = time.monotonic() + LINGER_S
 
     def _drain(self, conn: TConn, client: socket.socket) -> None:
-        """Discard the bytes that a client still sends. When the client closes the connection, close it too."""
+        """Discard bytes that the client sends. When the client has closed the connection, close it here too."""
         try:
             is_open = bool(client.recv(65_536))
         except OSError:
@@ -148,13 +148,13 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self._end(conn)
 
     def handle_exit(self, sig: int, frame: object) -> None:
-        """Begin a graceful stop, and report it at /readyz."""
+        """Begin to stop gracefully, and report this at /readyz."""
         if self.alive and getattr(self, "wsgi", None):
             self.wsgi.extensions["draining"].set()
         super().handle_exit(sig, frame)
 
     def handle_quit(self, sig: int, frame: object) -> None:
-        """Stop immediately. If the worker is starting, stop afterwards, because an interrupted start would fail."""
+        """Stop immediately. A worker that is starting stops after its start, which must not be interrupted."""
         if self.booted:
             super().handle_quit(sig, frame)
         self.alive = False
@@ -197,15 +197,15 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
     folder = os.environ[SHARED_FOLDER] = tempfile.mkdtemp(prefix="pilotlight-server-")
     from prometheus_client.multiprocess import mark_process_dead
 
-    from web import app, metrics  # these modules need the folder
+    from web import app, metrics  # imported here, because they read SHARED_FOLDER
 
     sys.setswitchinterval(0.001)  # seconds; the default, 5 ms, would delay new requests
-    gc.freeze()  # a garbage collection would copy memory that workers share
+    gc.freeze()  # garbage collection would write to memory that the workers share, and thereby copy it
     gc.enable()
     url = f"http://{f'[{settings.host}]' if ':' in settings.host else settings.host}:{listener.getsockname()[1]}/"
-    systemd = os.environ.pop("NOTIFY_SOCKET", "")  # gunicorn would report readiness too early
+    systemd = os.environ.pop("NOTIFY_SOCKET", "")  # otherwise gunicorn would report readiness too early
     options = OPTIONS | {
-        "bind": f"fd://{listener.detach()}",  # gunicorn would retry for seconds if a port were in use
+        "bind": f"fd://{listener.detach()}",  # given a port in use, gunicorn would retry for seconds
         "workers": max(1, settings.workers),
         "worker_class": Worker,
         "threads": SEARCH_THREADS + LONG_THREADS + 1,
@@ -216,7 +216,7 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
         "on_exit": lambda server: shutil.rmtree(folder, ignore_errors=True),
     }
     Worker.settings = settings
-    # Block stop signals during a fork. The handlers that a new worker inherits from the arbiter would lose them.
+    # Block stop signals during a fork. The new worker would lose them, because it still has its parent's handlers.
     os.register_at_fork(before=_block_stop_signals, after_in_parent=_unblock_stop_signals)
     sys.exit(Server(factory or app.application, options).run())
 
@@ -227,7 +227,7 @@ def _refuse(message: str) -> NoReturn:
 
 
 def main() -> NoReturn:
-    """Serve with settings from the environment. If one is invalid, print one line and exit with status 2."""
+    """Serve with settings from the environment. If one is invalid, prints one line and exits with status 2."""
     try:
         settings = load()
         logs.check_tracing()

@@ -40,7 +40,7 @@ class PilotlightRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        """Return the passages that answer a query. The argument `k` overrides the field `k`."""
+        """Return the passages that answer a query. `k` overrides the default number of passages."""
         filter = Filter.parse(self.filter) if self.filter else None
         limit = self.k if k is None else k
         options = {name: getattr(self, name) for name in ("mode", "collection", "collections", "rerank")}

@@ -1,7 +1,7 @@
 """Serve the tools over the Model Context Protocol with the official SDK. Requires the extra `pilotlight[mcp]`.
 
-Results are only text. If they also had structured content, some clients would pass both to the model, and others would
-pass only the structured content.
+A tool returns only text. With structured content in addition, some clients would pass both to the model, and others
+would pass only the structured content.
 """
 
 import json
@@ -25,12 +25,17 @@ Call = Callable[[str, Mapping[str, Any]], Reply]
 
 INSTRUCTIONS = f"""Searches collections of documents by meaning and words, and reads them. Search with a whole
 question; read more by address where a passage is not enough; grep for exact names. Cite addresses. {DATA}"""
-_MAX_SHOWN_IDS = 1000  # ids of earlier passages that are sent with each search
+_MAX_SHOWN_IDS = 1000  # passages of earlier results that a search omits
 _READ_ONLY = ToolAnnotations(read_only_hint=True)
 
 
 def make_server(call: Call, shown: dict[str, None] | None = None) -> Server[Any]:
-    """Return an MCP server that runs tools with `call`. Searches omit passages in `shown`, and add their results."""
+    """Return an MCP server that runs tools with `call`.
+
+    Args:
+        call: function that runs a tool.
+        shown: ids of passages in earlier results. Searches omit these passages, and add the ids of their results.
+    """
 
     async def list_tools(context: Any, parameters: Any) -> ListToolsResult:
         return ListToolsResult(tools=[Tool(**each, annotations=_READ_ONLY) for each in describe_tools()])
@@ -54,7 +59,7 @@ def make_server(call: Call, shown: dict[str, None] | None = None) -> Server[Any]
 
 
 def serve_stdio(call: Call) -> None:
-    """Serve MCP over standard input and output until the client disconnects. No search repeats an earlier passage."""
+    """Serve MCP over standard input and output until the client disconnects. Searches omit earlier results."""
 
     async def serve() -> None:
         server = make_server(call, {})

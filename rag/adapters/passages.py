@@ -1,4 +1,4 @@
-"""Format documents and passages as delimited text for a language model, within a budget of tokens."""
+"""Format documents and passages as delimited text for a language model, up to a maximum number of tokens."""
 
 import re
 from collections import Counter
@@ -17,13 +17,12 @@ from rag.serving.live import OpenDocument
 
 _CONTEXT_CHARS = 160
 _MAX_MATCHES = 20
-_REST_TOKENS = 12  # tokens of the line "… and 12 more"
+_LAST_LINE_TOKENS = 12  # a line such as "… and 12 more"
 _BATCH_PASSAGES = 16
-_MAX_HEADING_CHARS = 2_000_000  # sum of all heading paths; further paths are shortened to their last heading
+_MAX_HEADING_CHARS = 2_000_000  # all heading paths of a document; further paths keep only their last heading
 _MAX_ANCHOR_CHARS = 200
-# Tokens per match of each pattern, fitted so that the sum for a text is at least the number of tokens that each of five
-# tokenizers needs: two of OpenAI, Claude 2, DeepSeek and WordPiece. The texts for the fit were documentation, code,
-# addresses, numbers and prose in a dozen scripts.
+# The number of tokens for each match of a pattern. For documentation, code, addresses, numbers and prose in a dozen
+# scripts, the sum is at least the token count of five tokenizers: two of OpenAI, Claude 2, DeepSeek and WordPiece.
 _TOKENS = {
     r"[A-Z]?[a-z]{2,}|[A-Z]{3,}": 0.98,  # words, including those in names such as getUserById
     r"(?<![A-Za-z])[A-Za-z]{1,2}(?![a-z])": 0.4,
@@ -42,15 +41,15 @@ _TOKENS = {
 
 
 def count_tokens(text: str) -> int:
-    """Estimate the number of tokens of a text for common tokenizers. The estimate is seldom too low."""
+    """Estimate the number of tokens in a text for common language models. The estimate is rarely too low."""
     return round(sum(cost * len(re.findall(pattern, text)) for pattern, cost in _TOKENS.items()) + 0.5)
 
 
 class DocumentExcerpt:
-    """A selection of passages of a document. Passages are identified by their index in the document."""
+    """Passages selected from a document. Each passage is identified by its index in the document, from 0."""
 
     def __init__(self, document: OpenDocument) -> None:
-        """Create an excerpt without passages. Call `load_headings` or `load_around` to select some."""
+        """Create an excerpt without passages. `load_headings` and `load_around` select passages."""
         self.document = document
         self.url, self.title = document.facts["url"], document.facts["title"]
         self.age = age_of(document.facts["fetched_at"], document.facts["date"])
@@ -61,7 +60,7 @@ class DocumentExcerpt:
         self._costs: dict[int, int] = {}
 
     def load_headings(self) -> None:
-        """Select all passages and read their headings. The texts of passages are read on demand."""
+        """Select all passages and read their headings. Their texts are read on demand."""
         characters = 0
         path = short_path = ""
         for index, (url, section, tokens) in enumerate(self.document.headings()):
@@ -73,7 +72,7 @@ class DocumentExcerpt:
             self._headings[index] = url, short_path, tokens
 
     def load_around(self, index: int, distance: int) -> int:
-        """Select a passage and up to `distance` passages on each side. Returns the total length in characters."""
+        """Select a passage and up to `distance` passages on each side. Returns their total length in characters."""
         first, characters = max(0, index - distance), 0
         for at, passage in enumerate(self.document.passages(first, index + distance + 1), first):
             self._headings[at] = passage["url"], passage["section"], 0
@@ -84,7 +83,7 @@ class DocumentExcerpt:
 
     @cached_property
     def runs(self) -> list[range]:
-        """The selected passages as ranges. Each range has consecutive passages with the same heading path."""
+        """The indexes of selected passages as ranges: one for each series of passages with the same heading path."""
         groups = groupby(enumerate(sorted(self._headings)), key=lambda each: (each[1] - each[0], self.section(each[1])))
         runs = [[index for _, index in run] for _, run in groups]
         return [range(run[0], run[-1] + 1) for run in runs]
@@ -98,7 +97,7 @@ class DocumentExcerpt:
         return self._headings[index][1]
 
     def passage(self, index: int) -> dict[str, Any]:
-        """Return a passage. If it is not in memory, read it together with the next passages."""
+        """Return a passage, JSON-ready. Passages are read from the index in batches and cached."""
         if index not in self._passages:
             deadline.check()
             self._passages |= enumerate(self.document.passages(index, index + _BATCH_PASSAGES), index)
@@ -110,9 +109,9 @@ class DocumentExcerpt:
         return as_markdown(passage["text"], passage["blocks"])
 
     def index_of(self, anchor: str) -> int | None:
-        """Return the index of the first passage with an anchor, or None.
+        """Return the index of the passage to which an anchor leads, or None.
 
-        If no address ends with the anchor, returns the first passage that has the words of the anchor as a line.
+        If no passage has the anchor in its address, search for a line that consists of the words in the anchor.
         """
         for index, (url, _, _) in self._headings.items():
             if url.endswith(f"#{anchor}"):
@@ -129,11 +128,11 @@ class DocumentExcerpt:
         return None
 
     def tokens(self, indexes: Iterable[int]) -> int:
-        """Return the total number of tokens in passages. They were counted when the document was indexed."""
+        """Return the total number of tokens in passages, as the embedder counted them when the document was indexed."""
         return sum(self._headings[index][2] for index in indexes)
 
     def cost(self, indexes: Iterable[int]) -> int:
-        """Estimate the total number of tokens of passages with `count_tokens`."""
+        """Estimate the total number of tokens in passages for a language model."""
         return sum(map(self._cost, indexes))
 
     def _cost(self, index: int) -> int:
@@ -151,7 +150,11 @@ class DocumentExcerpt:
         return f"{self.heading(indexes[0])} ({self._headings[indexes[0]][0]})"
 
     def block(self, number: int, indexes: Sequence[int], text: str | None = None, **facts: str) -> str:
-        """Return a delimited block: a header, and `text` or else the passages with an ellipsis for omitted passages."""
+        """Return a numbered block of text between delimiters, which begins with a header.
+
+        If `text` is None, the block has the passages, with an ellipsis for each gap between them. The header names the
+        section, the address and `facts`.
+        """
         if text is None:
             stretches = groupby(enumerate(indexes), key=lambda each: each[1] - each[0])
             text = "\n…\n".join("\n".join(self.text(index) for _, index in stretch) for _, stretch in stretches)
@@ -160,9 +163,12 @@ class DocumentExcerpt:
         return delimited(number, about | facts, text)
 
     def blocks(self, indexes: range, budget: float, **facts: str) -> tuple[list[str], int | None]:
-        """Return the blocks that fit into a budget of tokens, and the index of the first omitted passage, or None.
+        """Return passages as blocks, one per section, and the index of the first passage that did not fit, or None.
 
-        Each block has passages of one range in `runs`. The header of the first block includes `facts`.
+        Args:
+            indexes: passages to return.
+            budget: maximum number of tokens.
+            facts: names and values to add to the header of the first block.
         """
         blocks: list[str] = []
         for run in self.runs:
@@ -183,7 +189,10 @@ class DocumentExcerpt:
         return blocks, None
 
     def outline(self, budget: float) -> str:
-        """Return the headings with the tokens and address of each section. Omits deep levels that exceed the budget."""
+        """Return the headings of the document, one per line, with the number of tokens and the address of each section.
+
+        Subheadings are omitted from the deepest level upwards until the outline has at most `budget` tokens.
+        """
         nodes: list[_Heading] = []
         above: list[_Heading] = []
         for run in self.runs:
@@ -235,15 +244,15 @@ def age_of(read: str, date: str | None) -> str:
 
 
 def fitting(lines: Sequence[str], budget: float) -> str:
-    """Join the first lines that fit into a budget of tokens. If lines are omitted, the last line says how many."""
+    """Join the first lines, up to `budget` tokens. If lines are omitted, the last line says how many."""
     costs = accumulate(count_tokens(neutralise(line)) + 1 for line in lines)
-    number = sum(1 for _ in takewhile(lambda cost: cost + _REST_TOKENS <= budget, costs))
+    number = sum(1 for _ in takewhile(lambda cost: cost + _LAST_LINE_TOKENS <= budget, costs))
     more = [f"… and {len(lines) - number} more"] * (number < len(lines))
     return "\n".join([*lines[:number], *more]) if number else ""
 
 
 def excerpts_of(pattern: Any, text: str) -> str:
-    """Return the matches of a pattern with the lines before and after each. Long lines are truncated at both ends."""
+    """Return each match of a pattern with the line before and the line after it. Long lines are truncated."""
     spans: list[tuple[int, int]] = []
     for match in islice(pattern.finditer(text), _MAX_MATCHES):
         deadline.check()

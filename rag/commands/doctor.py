@@ -83,7 +83,7 @@ def doctor(settings: Settings) -> Result:
 
 
 def _model(plan: Plan, warnings: list[str]) -> dict[str, Any]:
-    """Return a report on one model. Adds a warning if the model is slow, not compiled yet, or cannot be compiled."""
+    """Return a report on a model. Adds a warning if the model is slow, not compiled yet, or cannot be compiled."""
     key = plan.package_key
     if key is None:
         warnings.append(f"engine {plan.engine} is slower than native and aot, for single queries several times slower")
@@ -97,7 +97,7 @@ def _model(plan: Plan, warnings: list[str]) -> dict[str, Any]:
 
 
 def _index(settings: Settings, model_plans: list[Plan], warnings: list[str]) -> dict[str, Any]:
-    """Return a report on the live generation and its sources. Raises PilotlightError if the index cannot be opened."""
+    """Return a report on the index in use and its sources. Raises PilotlightError if the index cannot be opened."""
     with closing(Generation.open(published_folder(settings))) as generation:
         manifest = generation.manifest
     with _warning(warnings):
@@ -116,7 +116,11 @@ def _index(settings: Settings, model_plans: list[Plan], warnings: list[str]) -> 
 
 
 def readers(warnings: list[str]) -> dict[str, str | None]:
-    """Return the kernel mechanism for each kind of sandboxing of readers, or None. Adds a warning if one is missing."""
+    """Return how the kernel confines the processes that read documents.
+
+    The result has the name of the mechanism for each kind of confinement, such as `network`, or None if this kernel has
+    no mechanism for it. In that case, adds a warning.
+    """
     with closing(ReaderProcess()) as process:
         with _warning(warnings):
             process.start()

@@ -1,4 +1,4 @@
-"""The verbs `verify`, `rollback`, `export`, `import` and `collections`, which manage generations and collections."""
+"""The verbs `verify`, `rollback`, `export`, `import` and `collections`, which manage builds of the index."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -24,7 +24,7 @@ _NUMBER_COLUMNS = {"documents", "chunks", "MB"}
 @verb("index", "store")
 @click.option("--generation", metavar="ID", help="id of the generation (default: live)")
 def verify(settings: Settings, *, generation: str | None = None) -> Result:
-    """Check the manifest, files and counts of a generation."""
+    """Check the manifest, files and counts of an index generation."""
     with closing(models.published_store(settings)) as store:
         generation = store.live_id() if generation is None else generation
         checks = verify_generation(store, generation)
@@ -44,7 +44,7 @@ def verify(settings: Settings, *, generation: str | None = None) -> Result:
 @click.argument("generation", required=False, help="id of the generation to make live (default: the previous one)")
 @click.option("--list", "only_list", is_flag=True, help="list the generations, and change nothing")
 def rollback(settings: Settings, generation: str | None, *, only_list: bool = False) -> Result:
-    """Make an older generation live after verifying it, and list the generations."""
+    """Verify an older index generation and make it live, and list all generations."""
     lines = []
     with closing(chosen_store(settings)) as store:
         report: dict[str, Any] = {"collection": settings.collection}
@@ -67,7 +67,7 @@ def rollback(settings: Settings, generation: str | None, *, only_list: bool = Fa
 @click.option("--generation", metavar="ID", help="id of the generation (default: live)")
 @click.option("--jsonl", is_flag=True, help="write the documents as JSON Lines instead")
 def export(settings: Settings, *, file: Path, generation: str | None, jsonl: bool) -> Result:
-    """Write a generation into an archive, or its documents into a file of JSON Lines."""
+    """Write an index generation into an archive, or its documents into a file of JSON Lines."""
     if not jsonl and file.suffix.lower() in {".zip", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z"}:
         raise SettingsError(f"cannot export to {file}: archives are plain tar files; use a name that ends in .tar")
     manifest = (export_documents if jsonl else export_archive)(published_folder(settings), file, generation)
@@ -80,7 +80,7 @@ def export(settings: Settings, *, file: Path, generation: str | None, jsonl: boo
 @verb("index", "keep_generations", "embedder", without=("threads", "query_precision"))
 @click.argument("file", type=PATH, help="an archive written by export")
 def import_(settings: Settings, *, file: Path) -> Result:
-    """Publish the generation in an archive, and warn if these settings cannot serve it."""
+    """Publish the index generation in an archive, and warn if it was built with other model settings."""
     from embedder.engines.plan import Plan
 
     manifest = import_archive(

@@ -1,4 +1,4 @@
-"""The verbs `index` and `remove`, which add or remove sources and publish a new generation."""
+"""The verbs `index` and `remove`, which add or remove sources and publish a new build of the index."""
 
 import sys
 from collections.abc import Sequence
@@ -31,10 +31,10 @@ from rag.settings import Settings
 def index(
     context: CommandContext, /, settings: Settings, *, source: Sequence[str], quiet: bool, **flags: Any
 ) -> Result:
-    """Index sources, by default those of the live index. Limits in flags apply only to sources on the command line."""
+    """Index sources, by default those of the live index. Flags with limits apply to the sources in the same command."""
     from indexer import memory
 
-    memory.prepare()  # reduces memory use: FAISS aborts the process if memory runs out
+    memory.prepare()  # saves memory, because FAISS aborts the process if memory runs out
     from indexer.pipeline.progress import Progress
     from rag.commands.indexing import IndexRequest, index_sources
 
@@ -48,7 +48,7 @@ def index(
 @verb("index", "store", "keep_generations")
 @click.argument("source", nargs=-1, required=True, help="sources, spelled as for index")
 def remove(settings: Settings, *, source: Sequence[str]) -> Result:
-    """Publish a generation without the documents of these sources. Nothing is fetched or embedded."""
+    """Publish the index without the documents of these sources. Nothing is fetched or embedded."""
     from indexer.pipeline.build import remove_sources
     from indexer.pipeline.progress import Progress
     from rag.commands.models import published_folder

@@ -1,4 +1,4 @@
-"""Build and publish generations from sources, once or after each change, for `index` and for the jobs of a server."""
+"""Build the index from sources, once or after each change, for the verb `index` and for the jobs of a server."""
 
 import dataclasses
 import signal
@@ -42,13 +42,13 @@ class IndexRequest:
     """The sources to index, and the options of the builds.
 
     Args:
-        sources: sources to index. If empty, `configured` is used, and if both are empty, the live generation's sources.
+        sources: sources to index. If empty, `configured` or, if that is empty too, those of the live index.
         configured: sources in the configuration file.
-        add: whether to keep the sources of the live generation too.
+        add: whether to keep the other sources of the live index.
         full: whether the first build reprocesses unchanged pages too.
         allow_shrink: whether to accept that a source has lost most of its documents.
         watch: whether to keep running, and to index folders and files again after each change.
-        limits: values of settings by name. They apply to `sources`, or to all sources if `sources` is empty.
+        limits: crawl settings by name. They apply to `sources`, or to all sources if `sources` is empty.
         on_first: called with the report of the first build. If set, an error of the first build also ends `watch`.
     """
 
@@ -65,9 +65,9 @@ class IndexRequest:
 def index_sources(
     request: IndexRequest, settings: Settings, progress: Callable[[], Progress], *, quiet: bool = False
 ) -> Result:
-    """Index the sources, and publish a generation if anything has changed. `progress` creates a progress display."""
+    """Index the sources, and publish the index if anything has changed. `progress` creates a progress display."""
     sources = _sources(request, settings)
-    config = settings.build_config()  # raises for invalid values, before the model is loaded
+    config = settings.build_config()  # raises ConfigError, before the model is loaded
     limits_by_source = {one.source: one.limits for one in sources}
     config = dataclasses.replace(
         config,
@@ -111,7 +111,7 @@ def _sources(request: IndexRequest, settings: Settings) -> list[ConfiguredSource
         ConfiguredSource(source, limits=limits if source in limited else {})
         for source in dict.fromkeys(map(full_name, sources))
     ]
-    if not sources_to_index:  # use the configuration file, and remove the limits set by earlier commands
+    if not sources_to_index:  # the configuration file lists the sources, so limits of earlier commands are removed
         none = dict.fromkeys(SOURCE_SETTINGS)
         sources_to_index = [dataclasses.replace(one, limits={**none, **one.limits, **limits}) for one in configured]
     if request.watch and all(address_kind(one.source) for one in sources_to_index):
@@ -132,9 +132,9 @@ class SourceBuilds:
     on_published: Callable[[Path], None] | None = None  # called with the folder after every build
 
     def build(self, refresh: Collection[str], *, full: bool = False, keeps_others: bool = False) -> BuildReport:
-        """Build the collection, and read only the sources in `refresh` again. Raises the errors of `pipeline.build`.
+        """Build the collection, but fetch only the sources in `refresh`. Raises the errors of `pipeline.build.build`.
 
-        With `keeps_others`, sources that other commands have added to the index remain in it.
+        With `keeps_others`, sources that other commands have added to the index remain in the index.
         """
         folder = self.settings.collection_dir
         live = live_sources(folder) if (keeps_others or set(self.sources) - set(refresh)) and live_id(folder) else []
@@ -152,7 +152,7 @@ class SourceBuilds:
         """Index all sources, and then folders and files after each change, until SIGTERM or SIGINT.
 
         Failed sources are retried after a minute. If `on_first` is set, errors of the first build are raised instead.
-        Returns the numbers of runs, published generations and failed runs, by name.
+        Returns the number of `runs`, and how many of them were `published` or `failed`.
         """
         totals = dict.fromkeys(("runs", "published", "failed"), 0)
         paths = {source for source in self.sources if address_kind(source) is None}
@@ -171,7 +171,7 @@ class SourceBuilds:
         return totals
 
     def _try(self, refresh: Sequence[str], totals: dict[str, int], *, full: bool, keeps_others: bool) -> list[str]:
-        """Index sources in one build, or in one build per source if that fails. Returns the sources that failed."""
+        """Index sources in one build. If it fails, build each source separately. Returns the sources that failed."""
         failed: list[str] = []
         try:
             report = self.build(refresh, full=full, keeps_others=keeps_others)

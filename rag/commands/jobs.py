@@ -1,4 +1,4 @@
-"""The program that a server starts to build its index. It reads the settings from the environment.
+"""The program that a server starts to build its index. The settings are in environment variables.
 
 `python -m rag.commands.jobs FOLDER` runs the job in a folder. Without FOLDER, it indexes waiting pushed documents.
 """
@@ -39,8 +39,8 @@ def run_job(folder: Path, work: Work = index_sources) -> int:
     end: dict[str, Any] = {"state": "failed", "report": None, "error": None}
     code = 2
     try:
-        with raise_at(signal.SIGINT):  # children of a process that ignores SIGINT ignore it too
-            if (folder / CANCEL).exists():  # SIGINT may have arrived before `raise_at`
+        with raise_at(signal.SIGINT):  # a server that ignores SIGINT starts processes that ignore it too
+            if (folder / CANCEL).exists():  # SIGINT was sent before `raise_at`
                 raise KeyboardInterrupt
             end |= {"report": work(job), "state": "done"}
         code = 0
@@ -57,7 +57,7 @@ def run_job(folder: Path, work: Work = index_sources) -> int:
 
 
 def index_pushed() -> int:
-    """Index pushed documents until none are waiting or the server has ended. Returns the exit code."""
+    """Index pushed documents until no more arrive or the server has ended. Returns the exit code."""
     server = os.getppid()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, stream=sys.stderr)
     from rag.commands.models import lazy_embedder

@@ -1,4 +1,4 @@
-"""Functions that verbs share: check the index, the store and the models of the settings, and prepare the models."""
+"""Helpers for several verbs, which check the index, the store and the models of the settings, and load the models."""
 
 import dataclasses
 import sys
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 
 def published_folder(settings: Settings) -> Path:
-    """Return the folder of the collection. Raises CollectionMissing, or IndexMissing if nothing has been indexed."""
+    """Return the folder of the collection.
+
+    Raises CollectionMissing if there are only other collections, and IndexMissing if nothing has been indexed.
+    """
     folders = list_collections(settings.index_dir)
     folder = settings.collection_dir
     if folder in folders.values():
@@ -50,11 +53,11 @@ def published_store(settings: Settings) -> "Store":
 class LazyEmbedder:
     """An embedder that loads its model on first use, so that a build without changes needs no model.
 
-    The tokenizer is available earlier: pages can be split while the model is compiled and loaded.
+    The tokenizer is available immediately, so that pages can be split while the model is compiled and loaded.
     """
 
     def __init__(self, plan: Plan, load: Callable[[], Embedder]) -> None:
-        """Create an embedder. `plan` defines its model, engine and precision, and `load` loads the actual embedder."""
+        """Create an embedder. `load` loads the actual embedder for the model, engine and precision in `plan`."""
         self._spec = plan.spec
         self.dimension = plan.spec.dimension
         self.max_length, self.is_multilingual = plan.spec.max_length, plan.spec.is_multilingual
@@ -65,7 +68,7 @@ class LazyEmbedder:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer. The first use starts a thread that loads the embedder. Raises an error if that has failed."""
+        """The tokenizer. Its first use starts to load the embedder in a thread. Raises an error if that has failed."""
         loading = self._start_loading()
         if loading.done():
             loading.result()
@@ -142,10 +145,10 @@ def verify_in_background(plans: Sequence[Plan]) -> Iterator[None]:
 
 
 def with_index_precision(settings: Settings) -> Settings:
-    """Return the settings with the precision `auto` replaced by the precision of the index.
+    """Return the settings with the precision of the index instead of `auto`.
 
-    If the model hardly knows the language of a collection, queries use this precision instead of int8, which would be
-    inaccurate.
+    If the model does not know the language of a collection, queries use the same precision, because int8 would be too
+    inaccurate. Otherwise, the precision of queries does not change.
     """
     manifests = list(_live_manifests(settings)) if "auto" in (settings.precision, settings.query_precision) else []
     for manifest in manifests[:1]:
@@ -158,20 +161,20 @@ def with_index_precision(settings: Settings) -> Settings:
 
 
 def check_model(settings: Settings, fingerprint: dict[str, Any]) -> None:
-    """Raise FingerprintMismatch if the index has another model. All collections of an index have the same model."""
+    """Raise FingerprintMismatch if the index was built with another model."""
     if manifest := next(_live_manifests(settings), None):
         check_fingerprint(manifest, fingerprint)
 
 
 def sources_of_index(settings: Settings) -> list[str]:
-    """Return the full names of the sources of the live generation, or an empty list if there is none."""
+    """Return the full names of the sources in the live index, or an empty list if nothing has been indexed."""
     if settings.collection_dir not in list_collections(settings.index_dir).values():
         return []
     return next((list(manifest.sources) for manifest in _live_manifests(settings)), [])
 
 
 def _live_manifests(settings: Settings) -> Iterator[Manifest]:
-    """Yield the manifests of all live generations, beginning with the collection of the settings."""
+    """Yield the manifest of each collection's live index, beginning with the collection of the settings."""
     folders = list_collections(settings.index_dir)
     for name in dict.fromkeys((settings.collection, DEFAULT, *folders)):
         try:
@@ -182,7 +185,7 @@ def _live_manifests(settings: Settings) -> Iterator[Manifest]:
 
 
 def prepare(*plans: Plan, quiet: bool = False) -> None:
-    """Build the packages (compiled models) that the plans need and that are missing, and report each on stderr."""
+    """Compile the models of the plans, unless this has been done before. Progress is shown on stderr."""
     for plan in plans:
         if (key := plan.package_key) and not is_built(plan):
             verb = "compiling" if needs_compiler(plan) else "packing"

@@ -53,7 +53,7 @@ _RERANK = click.option("--rerank", is_flag=True, help="rerank the best candidate
 @_RERANK
 @click.option("--explain", is_flag=True, help="explain the score of each hit")
 def search(settings: Settings, *, query: Sequence[str], pairs: Sequence[str], **options: Any) -> Result:
-    """Answer one query, which consists of all arguments. `--json` prints the body of the REST response."""
+    """Answer one query: all arguments, joined by spaces. `--json` prints the same JSON as the REST API returns."""
     request = SearchRequest(" ".join(query), filter=read_filter(pairs), collection=settings.collection, **options)
     settings = models.with_index_precision(settings)
     plans = [plan.queries for plan in models.plans(settings)]
@@ -73,7 +73,7 @@ def search(settings: Settings, *, query: Sequence[str], pairs: Sequence[str], **
 
 
 def _open(settings: Settings) -> "Searchable":
-    """Open the collection or collections of the settings for a search. Raises the errors of `published_store`."""
+    """Open the index for searches in the collections of the settings. Raises the errors of `published_store`."""
     names: Iterable[str] | None = names_of(settings.collection)
     if settings.store or names == [settings.collection]:
         return models.published_store(settings).open()
@@ -97,7 +97,7 @@ def _rerank_queue(settings: Settings) -> "RerankQueue | None":
 
 
 def read_filter(pairs: Sequence[str]) -> Filter | None:
-    """Parse KEY=VALUE texts into a filter. Keys are the same as in query strings of the API. Raises FilterError."""
+    """Parse KEY=VALUE texts, such as language=en, into a filter. Raises FilterError if one is invalid."""
     parameters: dict[str, list[str]] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -135,7 +135,7 @@ def read_filter(pairs: Sequence[str]) -> Filter | None:
 def evaluate(
     settings: Settings, *, beir_dir: Path, from_insights: bool, from_index: bool, mode: str | None, rerank: bool
 ) -> Result:
-    """Measure retrieval quality on a folder in BEIR's layout, or create such a folder from insights or the index."""
+    """Measure retrieval quality on a folder in BEIR's layout, or write such a folder from the index or its searches."""
     if from_insights or from_index:
         results = _write_dataset(settings, beir_dir, from_index=from_index)
     else:
@@ -207,7 +207,7 @@ def _write_dataset(settings: Settings, folder: Path, *, from_index: bool) -> dic
 def compare(
     settings: Settings, *, a: str | None, b: str | None, queries: Path | None, documents: bool, adds_asked: bool
 ) -> Result:
-    """Compare how well two generations or settings answer judged queries, or list the sections that differ."""
+    """Compare how well two builds of the index or two settings answer queries, or list the sections that differ."""
     if documents:
         return _compare_documents(settings, a, b, queries, adds_asked=adds_asked)
     if a is None or b is None or queries is None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 _INDEXED_BYTE = b"i"
 _PR_SET_PDEATHSIG = 1
-MAX_DEFAULT_WORKERS = 16  # each worker loads the vectors into memory
+MAX_DEFAULT_WORKERS = 16  # limits memory, because each worker loads the vectors
 
 
 _SERVING_GROUPS = ("index", "store", "embedder", "rerank", "serve", "page", "access", "users", "answers", "insights")
@@ -47,7 +47,7 @@ _INDEXING_GROUPS = ("build", "crawl", "chunk", "ocr")
 @click.pass_obj
 def serve(context: CommandContext, /, settings: Settings, *, source: Sequence[str]) -> Result | None:
     """Check that the index can be served, and run the web server in this process."""
-    gc.disable()  # makes the imports faster; the server turns it on again
+    gc.disable()  # makes the imports faster; the server enables garbage collection again
     from multiprocessing import get_context
 
     from embedder import cpu
@@ -60,14 +60,14 @@ def serve(context: CommandContext, /, settings: Settings, *, source: Sequence[st
     if source:
         wait_until_indexed = start_indexing(settings, source)
         settings = context.settings(without=SOURCE_SETTINGS)
-        import_module("web.server")  # imported here, while the first build runs
+        import_module("web.server")  # saves time, because the first build is running
         wait_until_indexed()
     settings = models.with_index_precision(settings)
     plan, *rerank_plans = models.plans(settings)
     plans = [plan, plan.queries, *rerank_plans]
     with models.verify_in_background(plans):
         from rag.stores import check_servable
-    # Check in a separate process, because files that libraries keep open do not survive the fork of the workers.
+    # A separate process checks the index, because libraries keep files open, which the workers must not inherit.
     check = get_context("fork").Process(target=_check, args=(check_servable, settings, plan.fingerprint))
     check.start()
     become_server: Callable[[], NoReturn] = import_module("web.server").main
@@ -75,7 +75,7 @@ def serve(context: CommandContext, /, settings: Settings, *, source: Sequence[st
     if check.exitcode and check.exitcode < 0:
         raise RagError(f"the check of the index was ended by signal {-check.exitcode}: is there too little memory?")
     if check.exitcode:
-        sys.exit(2)  # the check has printed the error
+        sys.exit(2)  # the process has printed the error
     models.prepare(*plans)  # once for all workers
     settings = share_cores(settings, plan.engine, cpu.detect().cores)
     query_precision = "same" if plan.queries is plan else plan.queries.precision
@@ -87,10 +87,10 @@ def serve(context: CommandContext, /, settings: Settings, *, source: Sequence[st
 
 
 def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], None]:
-    """Start a process that indexes the sources, and then watches the folders and files among them.
+    """Start a process that indexes the sources, and then indexes folders and files again after each change.
 
-    Returns a function that waits until the sources are indexed, and exits with code 2 if the build fails. If the live
-    index has exactly these sources, the function does not wait.
+    Returns a function that waits until the sources are indexed, and exits with code 2 if this fails. The function does
+    not wait if the index already has exactly these sources.
     """
     from indexer.network.urls import address_kind, full_name
     from rag.commands.models import sources_of_index
@@ -102,13 +102,13 @@ def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], N
     if is_live:
         print(f"using the index of {', '.join(sources)}", file=sys.stderr, flush=True)
         os.write(writer, _INDEXED_BYTE)
-    # Not `multiprocessing`, because this process and the workers would then wait for the child before they exit.
+    # `multiprocessing` would make this process and the workers wait for the child process before they exit.
     if (follows or not is_live) and os.fork() == 0:
         gc.enable()
         code = 1
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         try:
-            if os.getppid() == server:  # otherwise the server ended before `prctl`, so no signal will come
+            if os.getppid() == server:  # the server may have ended before `prctl`
                 code = _index(settings, sources, writer, watch=follows, is_live=is_live)
         finally:
             sys.stderr.flush()
@@ -124,7 +124,7 @@ def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], N
 
 
 def _index(settings: Settings, sources: Sequence[str], writer: int, *, watch: bool, is_live: bool) -> int:
-    """Run `index` in the forked process. Signals the end of the first build to `writer`. Returns the exit code."""
+    """Run `index` in the forked process, and return the exit code. Writes a byte to the pipe after the first build."""
     from rag.commands.index import index
 
     def announce(report: "BuildReport") -> None:
@@ -145,11 +145,11 @@ def _index(settings: Settings, sources: Sequence[str], writer: int, *, watch: bo
 
 
 def share_cores(settings: Settings, engine: str, cores: int) -> Settings:
-    """Return the settings with values for `workers` and `threads` that suit the cores. Values above 0 do not change.
+    """Return the settings with `workers` and `threads` chosen for the number of cores, unless they are already set.
 
     On up to 16 cores, the native engine gets one worker per core with one thread each. Threads wait for each other if
     they share cores, and the Python code of a query takes as long as the model, so more workers are faster than more
-    threads. Packages of other engines are compiled for a fixed number of threads, so `threads` does not change.
+    threads. Other engines compile the model for a fixed number of threads, so `threads` does not change.
     """
     workers, threads = settings.workers, settings.threads
     if engine == "native":
@@ -176,7 +176,7 @@ def mcp(settings: Settings, *, server: str | None) -> None:
     except ModuleNotFoundError as error:
         raise SettingsError("mcp is not installed: pip install 'pilotlight[mcp]'") from error
 
-    # By default, Ctrl-C would wait for the thread that reads standard input, which cannot be interrupted.
+    # With Python's handler, Ctrl-C would wait for the thread that reads standard input.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     with ExitStack() as stack:
         if server is not None:

@@ -1,1 +1,1 @@
-"""Measure search quality on judged questions, and compare two generations or settings."""
+"""Measure search quality on judged questions, and compare two builds of an index or two settings."""

@@ -1,6 +1,6 @@
-"""Measure retrieval quality on a dataset, and compare two generations or settings on judged queries.
+"""Measure retrieval quality on a dataset, and compare two builds of an index or two settings on judged queries.
 
-Searches run the code that serves queries. The measures are computed by ir-measures, as trec_eval defines them.
+The searches use the same code as a server. The measures are computed by ir-measures, as trec_eval defines them.
 """
 
 import csv
@@ -37,10 +37,10 @@ from rag.query.retriever import CANDIDATES, Retriever, shorten
 from rag.query.weighting import CollectionFacts, QueryFacts, measure_unrelated, share_of_code
 from rag.settings import BY_NAME, Settings, read_value
 
-Judgements = dict[str, dict[str, int]]  # query id: document id: relevance
-Run = dict[str, dict[str, float]]  # query id: document id: score, the higher the better
-Figure = npt.NDArray[np.float64]  # value of one measure for each query, (n,)
-Figures = dict[str, Figure]  # name of the measure: its values
+Judgements = dict[str, dict[str, int]]  # query id → document id → relevance
+Run = dict[str, dict[str, float]]  # query id → document id → score, higher is better
+Figure = npt.NDArray[np.float64]  # (n,): the value of one measure for each of n queries
+Figures = dict[str, Figure]  # measure → values
 
 NDCG = "ndcg@10"
 MEASURES = {nDCG @ 10: NDCG, RR @ 10: "mrr@10", R @ 100: "recall@100"}
@@ -60,7 +60,7 @@ _SIDE_OPTIONS = (*_OPTIONS, "synonyms", "rerank_model")
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A BEIR test split. Documents and judged queries are texts by id. The text of a document begins with its title."""
+    """A BEIR test split. `corpus` and `queries` map ids to texts. The text of a document begins with its title."""
 
     corpus: dict[str, str]
     queries: dict[str, str]
@@ -83,7 +83,7 @@ def read_dataset(folder: Path) -> Dataset:
 
 
 def read_questions(folder: Path) -> tuple[dict[str, str], Judgements]:
-    """Return the judged queries of queries.jsonl and the judgements of qrels/test.tsv. Raises DatasetError."""
+    """Read the judged queries in queries.jsonl, and the judgements in qrels/test.tsv. Raises DatasetError."""
     judgements: Judgements = {}
     path = folder / "qrels" / "test.tsv"
     try:
@@ -121,19 +121,19 @@ def evaluate(
     tokens: bool | None = None,
     reranker: CrossEncoder | None = None,
 ) -> dict[str, Any]:
-    """Search for the judged queries with the code that serves queries, and measure the results.
+    """Search for the judged queries with the same code as a server, and measure the results.
 
     Args:
         dataset: documents, queries and judgements.
-        embedder: model that makes the vectors. Dense search is exact, so the figures do not depend on an index type.
-        mode: mode of the search; None to embed the documents once and search in every mode.
-        tokens: whether to index and compare tokens. If None, the rule of builds decides. Mode lexical uses no tokens.
+        embedder: model that makes the vectors. Every vector is compared, so no approximate index affects the results.
+        mode: search mode; None to search in every mode, but embed the documents only once.
+        tokens: whether to index and compare token vectors; None to decide as a build of this corpus would.
         reranker: model that reranks the best candidates, or None.
 
     Returns:
         The mean of each measure by name, the number of queries, and the options of the search. If `mode` is None, these
-        figures are for hybrid search, with tokens if they are indexed. `modes` then lists the figures of every search,
-        and `worst` the queries with the largest losses of hybrid search (see `find_losses`).
+        are the means for hybrid search. In addition, `modes` lists the means for every mode, and `worst` lists the
+        queries with the largest losses of hybrid search (see `find_losses`).
     """
     texts, queries = list(dataset.corpus.values()), dataset.queries
     if tokens is None:
@@ -180,7 +180,7 @@ def _figures_of(columns: Figures, index: int) -> dict[str, float]:
 
 
 def knows_language(dataset: Dataset, embedder: Embedder) -> bool:
-    """Return whether a model knows the languages of the documents. Reports of builds use the same rule."""
+    """Return whether the tokenizer of a model knows the languages of the documents."""
     texts = list(dataset.corpus.values())
     return not unknown_languages(measure_languages([(None, len(texts), _sample(texts))], embedder.count_broken), "")
 
@@ -201,18 +201,18 @@ def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figur
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The hits of a query, which can be ranked in any mode."""
+    """The hits of one query, which can be ranked as in any search mode."""
 
     document_ids: Sequence[str]
     dense: ScoredRows | None
     lexical: ScoredRows
-    shortened: ScoredRows  # lexical hits of the query as hybrid search shortens it for the model
+    shortened: ScoredRows  # lexical hits of a shorter query; hybrid search shortens long queries for the model
     cosines: Callable[[Rows], Scores]
     maxsim: Callable[[Rows], Scores] | None
     facts: QueryFacts
 
     def rank(self, mode: Mode, *, tokens: bool) -> Ranking:
-        """Rank the candidates as a search in this mode does. `tokens` says whether to compare token vectors too."""
+        """Rank the hits as a search in this mode does. With `tokens`, compare token vectors too."""
         if mode == "lexical":
             return fuse(None, self.lexical, self.cosines, None, self.facts)
         lexical = self.shortened if mode == "hybrid" else None
@@ -222,7 +222,7 @@ class Candidates:
 def search_corpus(
     dataset: Dataset, embedder: Embedder, mode: Mode | None, *, tokens: bool
 ) -> Iterator[tuple[str, Candidates]]:
-    """Embed and index the documents once, and yield the id and the candidates of every query, in order.
+    """Embed and index the documents, search for each query, and yield the id and the candidates of the query.
 
     With mode `lexical`, nothing is embedded. If `mode` is None, the candidates can be ranked in every mode.
     """
@@ -291,7 +291,7 @@ def search_corpus(
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a comparison: the id of a generation, or `LIVE`, and the settings of the search."""
+    """One of the two searches to compare: an index generation (its id, or `live`) and the settings of the search."""
 
     text: str
     generation: str
@@ -301,7 +301,7 @@ class Side:
 
 
 def read_side(text: str, settings: Settings, name: str) -> Side:
-    """Parse one side of a comparison, such as `live,mode=dense`. Error messages contain `name`, which is A or B."""
+    """Parse a search to compare, such as `live,mode=dense`. Error messages call it by its `name`, which is A or B."""
     generation, *rest = _NEXT_OPTION.split(text)
     if generation != LIVE and not is_generation_id(generation):
         raise SettingsError(f"{name} must be {LIVE} or a generation id, optionally with ,NAME=VALUE…: {text[:80]!r}")
@@ -320,7 +320,7 @@ def read_side(text: str, settings: Settings, name: str) -> Side:
 
 
 def by_document(judgements: Judgements) -> Judgements:
-    """Merge judgements of sections into one judgement per document, with the highest relevance of its sections."""
+    """Merge the judgements of a document's sections into one judgement, with the highest relevance among them."""
     merged: Judgements = {}
     for query_id, judged in judgements.items():
         documents = merged.setdefault(query_id, {})
@@ -330,10 +330,12 @@ def by_document(judgements: Judgements) -> Judgements:
 
 
 def search_index(retriever: Retriever, queries: Mapping[str, str], judgements: Judgements, side: Side) -> Run:
-    """Search a generation for each query, and return scores for the addresses of the best 100 documents.
+    """Search an index for each query, and return the scores of the best 100 documents by address.
 
     Args:
-        judgements: judgements of documents by address. If a duplicate of a hit is judged relevant, it replaces the hit.
+        retriever: searches the index.
+        queries: texts by id.
+        judgements: relevance of documents by address. A hit whose duplicate is judged relevant counts as the duplicate.
         side: mode of the search, and whether to rerank.
     """
     run: Run = {}
@@ -348,7 +350,7 @@ def search_index(retriever: Retriever, queries: Mapping[str, str], judgements: J
 
 
 def missing_documents(retriever: Retriever, judgements: Judgements) -> list[str]:
-    """Return the addresses of relevant documents that are missing from a generation, in alphabetical order."""
+    """Return the addresses of relevant documents that are not in the index, in alphabetical order."""
     documents = retriever.generation.documents
     return [url for url in relevant_documents(judgements) if next(documents(id=document_id(url)), None) is None]
 
@@ -359,7 +361,7 @@ def relevant_documents(judgements: Judgements) -> list[str]:
 
 
 def compare(queries: Mapping[str, str], judgements: Judgements, a: Run, b: Run) -> dict[str, Any]:
-    """Compare the results of A and B for judged queries. Returns a JSON-ready report with the largest losses first."""
+    """Compare run B with run A on judged queries. Returns a JSON-ready report, the largest losses of B first."""
     first, second = (measure(judgements, queries, run) for run in (a, b))
     measures = {}
     for name in first:
@@ -394,14 +396,14 @@ def p_value(differences: npt.NDArray[np.float64]) -> float:
         permutation_type="samples",
         vectorized=True,
         n_resamples=_RESAMPLES,
-        batch=1_000,  # resamples at a time, to limit memory
+        batch=1_000,  # limits memory
         rng=np.random.default_rng(_SEED),
     )
     return float(tested.pvalue)
 
 
 def modes_as_text(result: dict[str, Any]) -> str:
-    """Format the figures of all modes, and the queries on which hybrid search loses most, for a terminal."""
+    """Format the result of `evaluate` in all modes as text for a terminal."""
     lines = [f"{'':<18}" + "".join(f"{name:>12}" for name in MEASURES.values())]
     for each in result["modes"]:
         name = f"{each['mode']}, with tokens" if each.get("tokens") else each["mode"]
@@ -419,7 +421,7 @@ def modes_as_text(result: dict[str, Any]) -> str:
 
 
 def as_text(comparison: dict[str, Any]) -> str:
-    """Format a comparison with its sides "a" and "b" for a terminal."""
+    """Format the result of `compare` as text for a terminal. `a` and `b` describe the two searches."""
     lines, missing = [], []
     for name in ("a", "b"):
         side = comparison[name]

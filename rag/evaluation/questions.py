@@ -1,4 +1,4 @@
-"""Generate judged questions from the headings, comments, links and references of an index.
+"""Generate questions and their answers from the headings, comments, links and references in indexed documents.
 
 A section answers its heading, a function answers its comment, a linked page answers the text of the link, and a cited
 section answers the sentence that cites it. Each question is removed from the passages, because any search would find a
@@ -22,12 +22,12 @@ from rag.query.results import section_within, without_number
 Documents = Callable[[], Iterable[Mapping[str, Any]]]
 Links = Sequence[tuple[str, str, str]]
 
-MARK = "from-index.json"  # marks a folder that may be overwritten
+MARK = "from-index.json"  # a folder with this file may be overwritten
 SEED = 0
 MAX_PER_KIND = 250
 _WITHOUT_TITLE_SHARE = 0.5
 _QUESTION_MARKS = "?？؟;⁇"  # the semicolon is the Greek question mark
-_HEADING_BYTES = range(12, 200)  # bytes, because four Chinese characters (12 bytes) say as much as 12 letters
+_HEADING_BYTES = range(12, 200)  # 4 Chinese characters, which say much, have as many bytes as 12 Latin letters
 _MIN_TERMS = 2
 _MIN_SENTENCE_WORDS = 6
 _MAX_REFERENCE_WORDS = 8
@@ -41,7 +41,7 @@ _TAGS = re.compile(r"^[^\S\n]*+(?:[@\\]\w|:\w+ \w+:|\w+:$|-{3,}|={3,}|>>> |Copyr
 
 
 class Question(NamedTuple):
-    """A question, and the ids of its answers. `removed` is deleted from passages that repeat the question."""
+    """A question, and the ids of its answers. `removed` is a text to delete from the passages in `removed_from`."""
 
     kind: Literal["question", "heading", "comment", "link", "reference"]
     text: str
@@ -52,7 +52,7 @@ class Question(NamedTuple):
 
 
 class TargetPassage(NamedTuple):
-    """A passage of a dataset. Its id is an address; the part before `#` is the address of its document."""
+    """A passage of a dataset. Its `id` is the address of its document, often with an anchor such as #usage."""
 
     id: str
     title: str
@@ -62,14 +62,16 @@ class TargetPassage(NamedTuple):
 
 
 def write_questions(folder: Path, documents: Documents, facts: Mapping[str, Any], links: Links = ()) -> dict[str, Any]:
-    """Write the passages of an index and questions about them in BEIR's layout. The same index gives the same files.
+    """Write the passages of an index and questions about them as a BEIR dataset. The same index gives the same files.
 
     Args:
-        documents: function that reads all documents, JSON-ready with their passages. It is called several times.
-        links: the address of the page, the address of the target, and the text of each link.
+        folder: see `write_beir`.
+        documents: function that returns all documents, each JSON-ready with its passages. It is called several times.
+        facts: entries to add to the report.
+        links: links between the documents, each as the address of its page, the address of its target, and its text.
 
     Returns:
-        The report of `write_beir`, with the number of questions by kind.
+        The report of `write_beir`, and in `kinds` the number of questions of each kind.
 
     Raises:
         DatasetError: no question can be generated from the index.
@@ -83,7 +85,7 @@ def write_questions(folder: Path, documents: Documents, facts: Mapping[str, Any]
 
 
 def make_dataset(documents: Documents, links: Links = ()) -> tuple[Iterator[dict[str, str]], list[Question]]:
-    """Return the passages of an index as rows of corpus.jsonl, and questions about the passages."""
+    """Return the passages of an index as JSON objects for corpus.jsonl, and questions about the passages."""
     headings, comments = _headings(_passages(documents)), _comments(_passages(documents))
     references = _references(_passages(documents), headings)
     chooser = random.Random(SEED)  # noqa: S311 - no secret
@@ -112,7 +114,7 @@ def _passages(documents: Documents) -> Iterator[TargetPassage]:
 
 
 def _headings(passages: Iterable[TargetPassage]) -> dict[str, Question]:
-    """Return headings that occur only once, as questions by text. The passages below a heading are its answers."""
+    """Return headings that occur only once, as questions by text. The passages under a heading answer it."""
     answers: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for each in passages:
         if not each.is_code:
@@ -131,12 +133,12 @@ def _headings(passages: Iterable[TargetPassage]) -> dict[str, Question]:
 
 
 def _comments(passages: Iterable[TargetPassage]) -> Iterator[Question]:
-    """Yield the first sentence of each comment or docstring of a function as a question. The function is its answer."""
+    """Yield the first sentence of each function's comment or docstring as a question. The function answers it."""
     for each in passages:
         if not each.is_code or not each.headings:
             continue
         comment = _COMMENT.match(each.text) or _DOCSTRING.search(each.text)
-        if not comment or len(each.text) < 2 * len(comment[0]):  # skip passages with more comment than code
+        if not comment or len(each.text) < 2 * len(comment[0]):  # more comment than code
             continue
         written = comment[2] if comment.re is _DOCSTRING else comment[0]
         text = _TAGS.split(_MARKERS.sub("", written).strip("\n"), maxsplit=1)[0]
@@ -146,7 +148,7 @@ def _comments(passages: Iterable[TargetPassage]) -> Iterator[Question]:
 
 
 def _references(passages: Iterable[TargetPassage], headings: Mapping[str, Question]) -> Iterator[Question]:
-    """Yield sentences that contain the heading of another section, as questions. The other section is the answer."""
+    """Yield each sentence that names the heading of another section as a question. That section answers it."""
     starts = Counter(len(heading.split()) for heading in headings)
     lengths = [count for count in starts if 2 <= count <= _MAX_REFERENCE_WORDS]
     for each in passages:
@@ -165,10 +167,10 @@ def _references(passages: Iterable[TargetPassage], headings: Mapping[str, Questi
 
 
 def _links(passages: Iterable[TargetPassage], links: Links) -> Iterator[Question]:
-    """Yield the texts of links as questions. The linked page or section is the answer.
+    """Yield the text of each link as a question. The linked page or section answers it.
 
-    The text of a link is skipped if it has several targets, if it is on most pages, or if the address, the title or a
-    heading of the target contains it.
+    Skips a text that links to several targets or is on most pages, and a text that is in the address, the title or a
+    heading of its target.
     """
     uses: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for page, target, text in links:
@@ -190,7 +192,7 @@ def _links(passages: Iterable[TargetPassage], links: Links) -> Iterator[Question
 
 
 def _without_title(question: Question) -> Question:
-    """Remove the words of the title from a question, unless too few words would remain."""
+    """Remove words of the document's title from a question, unless too few words would remain."""
     title = set(terms_in(question.title))
     words = [word for word in question.text.split() if not title.intersection(terms_in(word))]
     text = " ".join(words)

@@ -1,1 +1,1 @@
-"""Record searches and feedback, for reports and test sets. This is off by default, and users are not recorded."""
+"""Record searches and feedback, for reports and test sets. Off by default. Users are not recorded."""

@@ -1,4 +1,4 @@
-"""Summarize recorded searches, and write datasets in BEIR's layout from hits that users opened or judged."""
+"""Summarize recorded searches, and turn hits that users opened or judged into a BEIR dataset."""
 
 import csv
 import io
@@ -22,38 +22,38 @@ from rag.insights.store import DATABASE, MAX_RECORDED_CHARS, first_id, open_to_r
 MAX_SEARCHES = 200_000
 MAX_LISTED = 50
 MAX_DAYS = 3650
-REASONS = {"empty": "no hit", "far": "nothing close", "bad": "judged bad", "unopened": "not opened"}
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # the last four are full-width forms
+WHY_UNANSWERED = {"empty": "no hit", "far": "nothing close", "bad": "judged bad", "unopened": "not opened"}
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 _QUESTIONS, _JUDGED = (Path(__file__).with_name(name).read_text("utf-8") for name in ("questions.sql", "judged.sql"))
 MIN_OPENED = 2
-GOOD, OPENED, BAD = 2, 1, 0  # relevance in a dataset
+GOOD, OPENED, BAD = 2, 1, 0  # relevance of a hit in a BEIR dataset
 MARK = "from-insights.json"
 
 
 class Group(NamedTuple):
-    """Statistics of a group of searches, such as all searches for one question. `cosine` is a mean."""
+    """Counts of searches, such as all searches for one question. `cosine` is the mean cosine of their best hits."""
 
     asked: int = 0
-    unanswered: int = 0  # searches with at least one of REASONS
+    unanswered: int = 0  # searches counted in `empty`, `far`, `bad` or `unopened`
     empty: int = 0
     far: int = 0
     bad: int = 0
-    unopened: int = 0  # searches with hits that were shown, but neither opened nor judged
+    unopened: int = 0  # searches whose hits were displayed, but neither opened nor judged
     opened: int = 0
     good: int = 0
     cosine: float | None = None
 
     def reasons(self) -> list[tuple[str, int]]:
-        """Return each reason why searches were unanswered, in words, with the number of these searches."""
-        return [(words, count) for name, words in REASONS.items() if (count := getattr(self, name))]
+        """Return the reasons why searches were not answered, such as "no hit", each with the number of searches."""
+        return [(words, count) for name, words in WHY_UNANSWERED.items() if (count := getattr(self, name))]
 
 
-QuestionFigures = tuple[str, Group]  # the question as last typed, and its statistics
+QuestionFigures = tuple[str, Group]  # latest spelling of a question, and its statistics
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The figures of all searches and of the most frequent questions in a period of days."""
+    """Statistics of all searches in a period of days, and of the most frequent and the unanswered questions."""
 
     collection: str | None
     collections: list[str]
@@ -62,7 +62,7 @@ class Report:
     unanswered: list[QuestionFigures]
 
     def as_csv(self, table: str) -> str:
-        """Return the table `asked` or `unanswered` as CSV with a heading line. Spreadsheet formulas are escaped."""
+        """Return the list `asked` or `unanswered` as CSV with a header line. Spreadsheet formulas are escaped."""
         out = io.StringIO()
         writer = csv.writer(out)
         writer.writerow(["question", *Group._fields])
@@ -81,7 +81,7 @@ def _reading() -> Iterator[None]:
 
 @_reading()
 def report(folder: Path, days: int, collection: str | None = None, *, now: datetime | None = None) -> Report:
-    """Return a report on the searches of the last `days`, including today. Raises InsightsError."""
+    """Return a report on the last `days`, including today. Raises InsightsError if searches cannot be read."""
     today = (now or datetime.now(UTC)).replace(hour=0, minute=0, second=0, microsecond=0)
     since = today - timedelta(days=days - 1)
     counts, asked, unanswered, collections = [0] * 8, list[QuestionFigures](), list[QuestionFigures](), list[str]()
@@ -101,7 +101,7 @@ def report(folder: Path, days: int, collection: str | None = None, *, now: datet
 
 
 def _by_need(question: QuestionFigures) -> tuple[int, int, str]:
-    """Return the sort key of an unanswered question. Unopened hits count least, because they may be good answers."""
+    """Return a sort key for unanswered questions. Searches with unopened hits count least, as they may be answered."""
     text, group = question
     return -(group.empty + group.far + group.bad), -group.unanswered, text
 
@@ -112,7 +112,7 @@ def escape_formula(text: str) -> str:
 
 
 class JudgedQuestion(NamedTuple):
-    """A question, its number of searches, and the relevance of documents by id."""
+    """A question, the number of searches for it, and the relevance of documents by id."""
 
     question: str  # latest spelling
     searches: int
@@ -121,7 +121,10 @@ class JudgedQuestion(NamedTuple):
 
 @_reading()
 def judged_questions(folder: Path, collection: str) -> list[JudgedQuestion]:
-    """Return the questions with a hit that was judged good or opened in MIN_OPENED searches, most frequent first."""
+    """Return the questions with a relevant hit, the most frequent question first. Raises InsightsError.
+
+    A hit is relevant if it was judged good, or if it was opened in at least MIN_OPENED searches.
+    """
     judged = []
     with closing(open_to_read(folder)) as connection:
         rows = connection.execute(_JUDGED, (MAX_RECORDED_CHARS, collection))
@@ -140,9 +143,9 @@ def judged_questions(folder: Path, collection: str) -> list[JudgedQuestion]:
 def write_dataset(
     folder: Path, judged: Iterable[JudgedQuestion], documents: Iterable[Mapping[str, Any]], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Write judged questions in BEIR's layout, with all `documents` as the corpus.
+    """Write judged questions as a BEIR dataset, with all `documents` as the corpus. Returns a report.
 
-    Returns the report of `write_beir`. Raises its errors, and InsightsError if there are no questions.
+    Raises InsightsError if there are no questions, and the errors of `write_beir`.
     """
     judged = list(judged)
     if not judged:
@@ -166,7 +169,7 @@ def write_dataset(
     return write_beir(folder, MARK, rows(), questions(), facts)
 
 
-Judgement = tuple[str, Mapping[str, Any], Mapping[str, int]]  # question, metadata, relevance by id
+Judgement = tuple[str, Mapping[str, Any], Mapping[str, int]]  # question, metadata, document id → relevance
 
 
 def write_beir(
@@ -175,14 +178,14 @@ def write_beir(
     """Write a folder in BEIR's layout.
 
     Args:
-        folder: new or empty folder, or a folder with the file `mark`, which is overwritten.
-        mark: name of the file that receives the report.
-        rows: documents of the corpus. All rows are read before the first question.
-        questions: questions, each with its judgements.
+        folder: new or empty folder, or a folder with the file `mark`, whose dataset is replaced.
+        mark: name of the file for the report.
+        rows: documents, as JSON objects of corpus.jsonl. All are read before the first question.
+        questions: questions, each with the relevance of its documents.
         facts: entries to add to the report.
 
     Returns:
-        The report: `facts`, and the numbers of documents, questions and judgements.
+        The report, which has `facts` and the numbers of documents, questions and judgements.
 
     Raises:
         InsightsError: the folder has files but not `mark`.

@@ -26,8 +26,8 @@ Via = Literal["page", "api", "batch", "answer", "mcp", "box"]
 FeedbackKind = Literal["seen", "opened", "good", "bad", "none"]
 DATABASE = "searches.sqlite"
 MAX_RECORDED_CHARS = 500
-WRITE_INTERVAL_S = 0.5  # a killed process loses the searches of one interval
-MAX_WAITING_BYTES = 16_000_000  # searches and feedback above this size are dropped
+WRITE_INTERVAL_S = 0.5  # a killed process loses the searches of the last interval
+MAX_WAITING_BYTES = 16_000_000  # a full queue drops new searches
 MAX_BYTES = 500_000_000
 _FEEDBACK_SIZE = 1_000
 _CLEAN_INTERVAL_S = 60.0
@@ -35,7 +35,7 @@ _VERDICTS = {"good": 1, "bad": -1, "none": 0}
 _LOCK = "lock"
 _UNSEEN_LIFETIME_S = 600.0  # lifetime of searches whose hits were not displayed
 _BUSY_TIMEOUT_S = 5.0
-_NOISE_BITS = 21  # random bits after the milliseconds
+_NOISE_BITS = 21  # random bits that follow the milliseconds in an id
 _VERSION = 2
 _SCHEMA = Path(__file__).with_name("schema.sql").read_text("utf-8")
 _INDEX = "CREATE INDEX IF NOT EXISTS told ON hits (search) WHERE opened OR verdict"
@@ -47,7 +47,7 @@ log = logging.getLogger("pilotlight")
 
 
 def new_id(at: float) -> str:
-    """Return a random id of 32 hexadecimal digits for a search. Its first digits are the Unix time `at`."""
+    """Return an id for a search: 32 hexadecimal digits, of which the first encode the Unix time `at`."""
     noise = int.from_bytes(os.urandom(11), "little")
     return f"{int(at * 1000) << _NOISE_BITS | noise >> 67:016x}{noise & ((1 << 63) - 1):016x}"
 
@@ -58,7 +58,7 @@ def first_id(at: float) -> str:
 
 
 class RecordedSearch(NamedTuple):
-    """A row of the table of searches, with its hits."""
+    """A search to record, with its hits."""
 
     id: str
     collection: str
@@ -68,7 +68,7 @@ class RecordedSearch(NamedTuple):
     cosine: float | None
     close: bool
     ms: float
-    seen: bool  # False for a search while the user is typing; reports ignore it until it has feedback
+    seen: bool  # False if the user was still typing; reports ignore the search until it has feedback
 
 
 class Feedback(NamedTuple):
@@ -76,14 +76,14 @@ class Feedback(NamedTuple):
 
     id: str
     event: FeedbackKind
-    passage: str  # id of the hit; empty for "seen"
+    passage: str  # id of the hit; empty if the event is "seen"
 
 
 class InsightsStore:
-    """Writes and deletes searches and feedback. Not safe to share between threads. Raises sqlite3.Error or OSError."""
+    """The database of searches. Not safe to share between threads. Methods raise sqlite3.Error or OSError."""
 
     def __init__(self, folder: Path) -> None:
-        """Open the database, and create the folder and the database if they are missing."""
+        """Open the database. Creates the folder and the database if they are missing."""
         self.folder, self._connection = folder, _open(folder)
 
     def close(self) -> None:
@@ -106,7 +106,10 @@ class InsightsStore:
                 connection.execute("UPDATE searches SET seen = 1 WHERE id = ? AND seen = 0", (id,))
 
     def delete_old(self, now: float, days: int, max_bytes: int) -> None:
-        """Delete unseen searches after ten minutes, others after `days`, and more if the file exceeds `max_bytes`."""
+        """Delete searches whose hits were not displayed after ten minutes, and all other searches after `days`.
+
+        While the file exceeds `max_bytes`, delete the oldest tenth of the searches. `now` is a Unix time.
+        """
         oldest = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0) - timedelta(days=days - 1)
         execute = self._connection.execute
         execute("DELETE FROM searches WHERE seen = 0 AND id < ?", (first_id(now - _UNSEEN_LIFETIME_S),))
@@ -119,13 +122,13 @@ class InsightsStore:
                 break
             tenth = execute("SELECT id FROM searches ORDER BY id LIMIT 1 OFFSET ?", (count // 10,)).fetchone()
             execute("DELETE FROM searches WHERE id <= ?", tenth)
-        # `execute` would run only the first step of this statement, which frees a page or two.
+        # Only `executescript` runs this statement to its end. `execute` would free one or two pages.
         self._connection.executescript("PRAGMA incremental_vacuum")
         execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
 
 def open_to_read(folder: Path) -> sqlite3.Connection:
-    """Open the database read-only. Raises InsightsError if it does not exist, and the errors of `InsightsStore`."""
+    """Open the database read-only. Raises InsightsError if it is missing, sqlite3.Error or OSError."""
     if not (folder / DATABASE).is_file():
         raise InsightsError(f"{folder} has no record of searches: serve with --insights to keep one")
     connection = _open(folder)
@@ -161,11 +164,11 @@ def _size(one: RecordedSearch) -> int:
 
 
 class Recorder:
-    """Records searches in a background thread. Safe to share between threads. Only `close` waits for the disk."""
+    """Records searches in a background thread. Safe to share between threads. Only `close` waits for writes."""
 
     def __init__(self, folder: Path, days: int) -> None:
-        """Create a recorder that deletes searches after `days`."""
-        self.count: Callable[[str, int], None] = lambda *_: None  # called with "written" or "dropped" and a number
+        """Create a recorder for the database in a folder. Searches are deleted after `days`."""
+        self.count: Callable[[str, int], None] = lambda *_: None  # arguments: "written" or "dropped", and a number
         self._folder, self._days = folder, days
         self._searches: deque[RecordedSearch] = deque()
         self._feedback: deque[Feedback] = deque()
@@ -192,7 +195,7 @@ class Recorder:
         Args:
             answer: the answer to the search.
             via: interface through which the search was requested.
-            seen: whether the hits were displayed. Reports ignore an unseen search until it has feedback.
+            seen: whether the hits were displayed. If not, reports ignore the search until it has feedback.
         """
         one = RecordedSearch(
             new_id(time.time()),

@@ -1,4 +1,4 @@
-"""Build collections from the documents that clients push to them."""
+"""Rebuild collections after clients have pushed documents to them."""
 
 import dataclasses
 import gc
@@ -22,17 +22,17 @@ from rag.jobs.pushes import pushed_folders
 from rag.settings import Settings
 from rag.stores import check_fingerprint
 
-_BATCH_SECONDS = 0.2  # wait before a build, so that it includes further changes
+_BATCH_SECONDS = 0.2  # wait before a build, so that documents pushed in this time are included
 _POLL_SECONDS = 0.1
-_IDLE_SECONDS = 60.0  # idle time before the process ends; starting another process takes a second or two
-_MAX_BUILDS = 100  # builds per process, because libraries leak memory
+_IDLE_SECONDS = 60.0  # time without a build after which the process ends
+_MAX_BUILDS = 100  # per process, because libraries leak memory
 _RETRY_SECONDS = 5.0
 
 log = logging.getLogger("pilotlight")
 
 
 class PushedBuilder:
-    """Rebuilds collections with their pushed documents. Other documents are neither read nor embedded again."""
+    """Rebuilds collections to include newly pushed documents. Other documents are neither read nor embedded again."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class PushedBuilder:
         make_embedder: Callable[[Settings], Embedder],
         on_published: Callable[[Path], object] | None = None,
     ) -> None:
-        """Create a builder. `make_embedder` loads the model. `on_published` is called with the folder after a build."""
+        """Create a builder. After each build, `on_published` is called with the folder of the collection."""
         self._settings = settings
         self._make_embedder = make_embedder
         self._embedder: Embedder | None = None
@@ -48,9 +48,9 @@ class PushedBuilder:
         self._retry: dict[str, float] = {}
 
     def run_until_idle(self, is_needed: Callable[[], bool], idle: float = _IDLE_SECONDS) -> None:
-        """Index waiting changes until there has been no successful build for `idle` seconds.
+        """Index newly pushed documents until there has been no successful build for `idle` seconds.
 
-        Returns earlier after `_MAX_BUILDS` builds, or if no changes are waiting and `is_needed` returns False.
+        Returns earlier after `_MAX_BUILDS` builds, or if no documents are waiting and `is_needed` returns False.
         """
         last_success, builds = time.monotonic(), 0
         while time.monotonic() < last_success + idle and builds < _MAX_BUILDS:
@@ -65,7 +65,7 @@ class PushedBuilder:
                     builds += 1
                     if self._try(name, folder):
                         last_success = time.monotonic()
-                    gc.collect()  # reference cycles keep vectors of the build in memory
+                    gc.collect()  # reference cycles would keep vectors in memory
                     memory.trim()
             elif not is_needed():
                 return
@@ -73,11 +73,11 @@ class PushedBuilder:
                 time.sleep(_POLL_SECONDS)
 
     def build(self, folder: Path) -> BuildReport:
-        """Index the waiting changes of one collection, with the settings of its last build.
+        """Index the documents that were pushed to a collection, with the settings of its last build.
 
         Raises:
             FingerprintMismatch: the collection was built with another model.
-            IndexCorrupt: the live generation cannot be read.
+            IndexCorrupt: the live index cannot be read.
             PilotlightError: see `pipeline.build.build`.
         """
         if self._embedder is None:
@@ -97,7 +97,7 @@ class PushedBuilder:
         return report
 
     def _try(self, name: str, folder: Path) -> bool:
-        """Index the waiting changes of a collection, or record the error. Returns whether the build succeeded."""
+        """Call `build`, and record its error if it fails. Returns whether the build succeeded."""
         try:
             report = self.build(folder)
         except (PilotlightError, OSError, sqlite3.Error) as error:

@@ -1,4 +1,4 @@
-"""Jobs of a server, which are builds in separate processes. Each worker can read the state of jobs from files:
+"""Jobs of a server: builds of the index in separate processes. Files share the state of jobs between workers:
 
 INDEX/jobs/lock        locked while a job is started or stopped
 INDEX/jobs/<id>/lock   locked by the process of the job until it ends
@@ -50,13 +50,13 @@ class JobManager:
     """Starts, lists and stops jobs. Several processes may manage the same jobs."""
 
     def __init__(self, settings: Settings, runner: Sequence[str] = RUNNER) -> None:
-        """Create a manager. `runner` is the command that runs a job. The folder of the job is appended to `runner`."""
+        """Create a manager. `runner` is the command that runs a job. It receives the folder of the job as argument."""
         self._settings = settings
         self._runner = runner
         self._folder = settings.index_dir / JOBS
 
     def start(self, collection: str = DEFAULT, *, full: bool = False) -> dict[str, Any]:
-        """Start to build a collection from its sources, and return the job. `full` reprocesses unchanged pages too.
+        """Start a build of a collection from its sources, and return the job. `full` reprocesses unchanged pages too.
 
         Raises:
             RequestRefused: the name of the collection is invalid.
@@ -90,7 +90,7 @@ class JobManager:
         """Create the folder of a job and start its process. If this fails, the folder is removed."""
         try:
             folder.mkdir()
-            # Lock before the job is visible to others. The process inherits the lock and keeps it until it ends.
+            # Lock before other processes can see the job. The process of the job inherits the lock until it ends.
             with (folder / LOCK).open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 write(folder / JOB, job)
@@ -125,7 +125,7 @@ class JobManager:
         request: dict[str, Any] | None = _read(folder / JOB) if is_generation_id(job_id) else None
         if request is None:
             raise JobMissing(job_id)
-        is_alive = _is_locked(folder / LOCK)  # check this first: a process writes END, and then unlocks
+        is_alive = _is_locked(folder / LOCK)  # must precede reading END, which is written before the lock is released
         end: dict[str, Any] | None = _read(folder / END)
         is_cancelled = (folder / CANCEL).exists()
         if end is None and is_alive:
@@ -137,14 +137,17 @@ class JobManager:
         return request | {"ended_at": None, "report": None, "error": None} | end
 
     def cancel(self, job_id: str) -> dict[str, Any]:
-        """Tell a job to stop, and return the job. The live index does not change. Raises JobMissing or JobConflict."""
+        """Tell a job to stop, and return the job. The live index does not change.
+
+        Raises JobMissing if there is no such job, and JobConflict if it has ended.
+        """
         self.get(job_id)
         with self._locked():
             if not self._is_running(job_id):
                 raise JobConflict(f"job {job_id} has ended")
             with suppress(OSError):
                 (self._folder / job_id / CANCEL).touch()
-            with suppress(ProcessLookupError):  # the process is running, so its id has not been reused
+            with suppress(ProcessLookupError):  # the process may have just ended
                 os.kill(int((self._folder / job_id / "pid").read_text()), signal.SIGINT)
             return self.get(job_id)
 
@@ -158,7 +161,7 @@ class JobManager:
 
 @contextmanager
 def writing(index_dir: Path, folder: Path, size: int = 0) -> Iterator[None]:
-    """Create folders, and check that `size` bytes are free. Raises StorageFull, also if writing in the block fails."""
+    """Create both folders, and check that `size` bytes are free. Raises StorageFull if a write in the block fails."""
     try:
         with disk_errors(index_dir):
             prepare(index_dir)
@@ -178,7 +181,7 @@ def start_process(command: Sequence[str], settings: Settings, lock: IO[str], log
             stdout=written,
             stderr=written,
             env=os.environ | settings.as_environment(),
-            start_new_session=True,  # signals to the server do not reach the build
+            start_new_session=True,  # signals to the server must not reach the build
             pass_fds=[lock.fileno()],
         )
     threading.Thread(target=process.wait, name="pilotlight-build", daemon=True).start()  # prevents a zombie process

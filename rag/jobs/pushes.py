@@ -1,7 +1,7 @@
-"""The queue of pushed documents. A change is the push or the withdrawal of a document. Another process indexes changes.
+"""The queue of pushed documents, which a separate process indexes. A change is the push or withdrawal of a document.
 
-INDEX/pushed/documents.sqlite   documents pushed to the default collection; other collections have such a file too
-INDEX/pushed/lock, log.txt      lock and output of the process that indexes the changes of all collections
+INDEX/pushed/documents.sqlite   documents pushed to the default collection; other collections have their own file
+INDEX/pushed/lock, log.txt      lock and output of the process that indexes the documents of all collections
 """
 
 import fcntl
@@ -33,8 +33,8 @@ from rag.jobs.jobs import RUNNER, folder_of, start_process, writing
 from rag.messages import Push
 from rag.settings import Settings
 
-MAX_PUSHED_BYTES = 10_000_000_000  # limit per collection
-MAX_QUEUED = 10_000  # limit of waiting changes per collection
+MAX_PUSHED_BYTES = 10_000_000_000  # per collection
+MAX_QUEUED = 10_000  # documents waiting to be indexed, per collection
 MAX_LISTED_CHANGES = 100
 _CHARSET = re.compile(r"[a-z0-9_.:-]+")
 _POLL_SECONDS = 1.0
@@ -46,7 +46,7 @@ class PushedQueue:
     """Stores pushed documents, and starts the process that indexes them. Several processes may use the same queue."""
 
     def __init__(self, settings: Settings, runner: Sequence[str] = RUNNER) -> None:
-        """Create a queue. `runner` is the command that indexes the waiting changes of all collections."""
+        """Create a queue. `runner` is the command that indexes the waiting documents of all collections."""
         self._settings = settings
         self._runner = runner
         self._wake = threading.Event()
@@ -54,11 +54,11 @@ class PushedQueue:
         self._thread = threading.Thread(target=self._watch, name="pilotlight-pushed", daemon=True)
 
     def start(self) -> None:
-        """Start the thread that checks for waiting changes and starts the indexing process."""
+        """Start the thread that starts the indexing process if documents are waiting."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the thread. The indexing process continues until no changes are waiting."""
+        """Stop the thread. The indexing process continues until no documents are waiting."""
         self._closed.set()
         self._wake.set()
         if self._thread.is_alive():
@@ -70,7 +70,7 @@ class PushedQueue:
         Raises:
             RequestRefused: the document is invalid.
             QueueFull, StorageFull: there is no room for the document.
-            JobConflict: another server builds the collection, or `replace` is false and the address has a document.
+            JobConflict: another server builds the collection, or a document has this address and `replace` is false.
         """
         store, settings = self._store(push.collection), self._settings
         content_type, _, parameter = push.content_type.lower().partition(";")
@@ -104,7 +104,7 @@ class PushedQueue:
         return _describe_change(change, push.collection)
 
     def delete(self, url: str, collection: str = DEFAULT) -> dict[str, Any]:
-        """Withdraw the document at an address. Raises NotThere if none was pushed there, and the errors of `put`."""
+        """Withdraw the document pushed to an address. Raises NotThere if there is none, and the errors of `put`."""
         store, address = self._store(collection), _address(url)
         with writing(self._settings.index_dir, folder_of(self._settings, collection)):
             if not store.has(address):
@@ -115,7 +115,7 @@ class PushedQueue:
         return _describe_change(change, collection)
 
     def change(self, number: str, collection: str = DEFAULT) -> dict[str, Any]:
-        """Return a change with its state, JSON-ready. Raises NotThere, or RequestRefused for an invalid collection."""
+        """Return a change with its state, JSON-ready. Raises NotThere if there is no change with this number."""
         store = PushedStore(folder_of(self._settings, collection))
         is_number = number.isascii() and number.isdecimal() and len(number) <= 18
         change = store.change(int(number)) if is_number else None
@@ -124,7 +124,7 @@ class PushedQueue:
         return _describe_change(change, collection)
 
     def queue(self, collection: str = DEFAULT) -> dict[str, Any]:
-        """Return the state of the queue of a collection, with its last error and its latest changes, newest first."""
+        """Return the state of a collection's queue, with its last error and its latest changes, newest first."""
         store = PushedStore(folder_of(self._settings, collection))
         changes = [_describe_change(change, collection) for change in store.changes(MAX_LISTED_CHANGES)]
         return {"collection": collection, **asdict(store.facts()), "failed": store.failed(), "changes": changes}
@@ -140,7 +140,7 @@ class PushedQueue:
         return queues
 
     def _store(self, collection: str) -> PushedStore:
-        """Return the store of a collection. Raises JobConflict if another server builds the collection."""
+        """Return the store of a collection's documents. Raises JobConflict if another server builds the collection."""
         settings = self._settings
         folder = folder_of(settings, collection)
         if settings.store and (collection != DEFAULT or live_id(folder) is None):
@@ -162,7 +162,7 @@ class PushedQueue:
             self._wake.clear()
 
     def _run(self) -> None:
-        """Start the process that indexes waiting changes, unless the process is already running."""
+        """Start the process that indexes waiting documents, unless it is already running."""
         folder = self._settings.index_dir / PUSHED
         folder.mkdir(exist_ok=True)
         with suppress(BlockingIOError), (folder / "lock").open("w") as lock:
@@ -171,7 +171,7 @@ class PushedQueue:
 
 
 def pushed_folders(index_dir: Path) -> dict[str, Path]:
-    """Return the folder of each collection with pushed documents, by name, including unpublished collections."""
+    """Return the folder of each collection with pushed documents by name, even if the collection is not built yet."""
     try:
         names = sorted(entry.name for entry in (index_dir / COLLECTIONS).iterdir() if is_collection_name(entry.name))
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""Keep the live generations of an index open. A thread opens and warms up each new generation before it is used."""
+"""Keep an index open for searches. When a new build is published, a thread opens it before searches use it."""
 
 import logging
 import threading
@@ -26,11 +26,11 @@ from rag.settings import Settings
 from rag.stores import facts_of, older_ids, stores_of
 
 POLL_SECONDS = 1.0
-RETRY_SECONDS = 10.0  # pause after a generation failed to open, until the next attempt
-CHECK_SECONDS = 3600.0  # interval between checks of the files of a generation
-SUSPECT_SECONDS = 60.0  # interval between checks of the files while requests fail
+RETRY_SECONDS = 10.0  # pause before the next attempt to open a broken generation
+CHECK_SECONDS = 3600.0  # interval of checks of the index files
+SUSPECT_SECONDS = 60.0  # the same interval while requests fail
 LOADING_SECONDS = 20.0  # maximum wait of a query while the process starts
-_MAX_JOINT_RETRIEVERS = 16  # cached retrievers that search several collections
+_MAX_JOINT_RETRIEVERS = 16  # cached
 LOADING = "loading the model and the index"
 
 
@@ -49,7 +49,7 @@ def load_reranker(settings: Settings) -> CrossEncoder | None:
 
 
 class QueryEmbedding(NamedTuple):
-    """The vectors of texts, the number of their tokens, and the name of the model."""
+    """The vectors of n texts, the total number of their tokens, and the name of the model."""
 
     vectors: Vector  # (n, dim)
     tokens: int
@@ -57,15 +57,15 @@ class QueryEmbedding(NamedTuple):
 
 
 class ServedModel:
-    """An embedder with two queues: one for searches, and one for other texts. Safe to share between threads."""
+    """An embedder with two queues: one for searches, and a background queue. Safe to share between threads."""
 
     def __init__(self, name: str, load: Callable[[], Embedder], cache: QueryCache | None = None) -> None:
-        """Load the model, and warm it up with some queries. Raises RagError, and the errors of `load`."""
+        """Load the model and embed some queries. Raises RagError if it cannot be loaded, and the errors of `load`."""
         self.name = name
         try:
             self.embedder = load()
             self.encoder = QueryEncoder(self.embedder, cache)
-            # A long text takes as long as ten queries, so a second queue prevents searches from waiting for texts.
+            # A long text takes as long as ten queries, so texts have a separate queue, for which searches never wait.
             self._background = QueryEncoder(self.embedder.twin())
             for query in WARM_QUERIES:
                 self.embedder.encode([query], role="query")
@@ -76,29 +76,29 @@ class ServedModel:
             raise RagError(f"model {self.name} cannot be loaded: {error.strerror or error}") from error
 
     def embed(self, texts: Sequence[str], role: Role, model: str = "") -> QueryEmbedding:
-        """Embed texts in the second queue. Raises DeadlinePassed, or NotThere if `model` is another model's name."""
+        """Embed texts in the background queue. Raises DeadlinePassed, or NotThere if `model` is another model."""
         if model not in ("", self.name):
             raise NotThere(f"there is no model {model[:80]!r}; the model is {self.name}", "model")
         vectors = self._background.encode(texts, role)
         return QueryEmbedding(vectors, sum(self.embedder.count_tokens(texts, role=role)), self.name)
 
     def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
-        """Embed queries and their tokens in the second queue. Raises DeadlinePassed."""
+        """Embed queries and their tokens in the background queue. Raises DeadlinePassed."""
         return self._background.encode_tokens([self.embedder.tokenize_query(query) for query in queries])
 
 
 class ServedCollection:
-    """The state of a served collection. Only its `Follower` may change it, except that any thread may set `suspect`."""
+    """The state of a served collection. Only its `Follower` changes it, but any thread may set `suspect`."""
 
     def __init__(self, name: str, store: Store) -> None:
         self.name, self.store = name, store
         self.retriever: Retriever | None = None
         self.unreachable = False  # whether the last attempt to reach the store failed
-        self.reason = LOADING  # why searches cannot be answered; empty if they can
+        self.reason = LOADING  # why searches fail; empty if they do not
         self.missing = False
-        self.failed_id: str | None = ""  # generation that failed to open, retried after `retry_at`; empty if none
+        self.failed_id: str | None = ""  # generation that failed to open; empty if none failed
         self.retry_at = 0.0
-        self.suspect = False  # True requests a check of the files
+        self.suspect = False  # True if the index files may be damaged and must be checked
         self.files: SelfCheck | None = None
         self.next_check = self.next_suspect = 0.0
 
@@ -108,7 +108,7 @@ class ServedCollection:
         return self.retriever is not None and not self.unreachable
 
     def facts(self) -> dict[str, Any]:
-        """Return id, build time and counts of the served generation, JSON-ready, or {} if there is none."""
+        """Return the id, build time and counts of the served index generation, JSON-ready, or {} if none is served."""
         retriever = self.retriever
         if retriever is None:
             return {}
@@ -117,7 +117,7 @@ class ServedCollection:
 
 
 class Follower:
-    """Keeps the live generations of an index folder or of Milvus open for queries."""
+    """Keeps the latest build of each collection open for queries, from an index folder or from Milvus."""
 
     def __init__(
         self,
@@ -128,12 +128,12 @@ class Follower:
         """Create a follower. Call `start` to load the model and the index.
 
         Args:
-            make_embedder: function that loads the embedder. It is called when the first generation is opened.
+            make_embedder: function that loads the embedder. It is called when an index is opened for the first time.
             make_reranker: function that loads the cross-encoder, or returns None if there is none.
         """
         self.settings = settings
         self.cache = QueryCache(settings.query_cache << 20)
-        # This dictionary is replaced and never mutated, because other threads iterate over it.
+        # Other threads iterate over this dictionary, so it is replaced and never mutated.
         self.collections = {DEFAULT: ServedCollection(DEFAULT, FolderStore(settings.index_dir))}
         self.model: ServedModel | None = None
         self.reranker: RerankQueue | None = None
@@ -161,7 +161,7 @@ class Follower:
             store.close()
 
     def wait_for_start(self, condition: Callable[[], object]) -> None:
-        """Wait until `condition` is true or the index has been read once. Returns immediately before `start`."""
+        """Wait until `condition` is true or the index has been read once. Does not wait if the thread is stopped."""
         if not self.has_refreshed and self._thread.is_alive():
             with self._changed:
                 seconds = min(LOADING_SECONDS, deadline.remaining())
@@ -183,7 +183,7 @@ class Follower:
                 return
 
     def _refresh(self) -> None:
-        if not (self.settings.store and self._stores):  # a connection to Milvus stays open
+        if not (self.settings.store and self._stores):  # reuse a connection to Milvus
             self._stores = stores_of(self.settings)
         stores = self._stores
         default = self.collections.get(DEFAULT)
@@ -209,7 +209,7 @@ class Follower:
                 served.reason = "an internal error while loading; see the log"
 
     def _update(self, served: ServedCollection) -> None:
-        """Open the live generation of a collection, unless it is already open or has recently failed to open."""
+        """Open the live generation of a collection, unless it is already open or failed to open a moment ago."""
         live: str | None = None
         try:
             live = served.store.live_id()
@@ -228,7 +228,7 @@ class Follower:
                 self._fall_back(served, live, error)
 
     def _check(self, served: ServedCollection) -> None:
-        """Check the files of the served generation. If they are damaged, serve the newest older generation instead."""
+        """Check the files of the served generation. If they are damaged, serve an older generation instead."""
         if served.files is None or served.retriever is None:
             return
         now = time.monotonic()
@@ -242,7 +242,7 @@ class Follower:
             self._fall_back(served, served.retriever.generation.manifest.id, error)
 
     def _fall_back(self, served: ServedCollection, failed_id: str | None, error: PilotlightError) -> None:
-        """If no intact generation is served, serve the newest older generation instead. Records the failure."""
+        """Record that a generation is broken. If none is served now, serve the latest older generation that opens."""
         served.failed_id, served.retry_at = failed_id, time.monotonic() + RETRY_SECONDS
         is_damaged = served.retriever is not None and served.retriever.generation.manifest.id == failed_id
         if is_damaged or (served.retriever is None and not isinstance(error, StoreError)):
@@ -258,7 +258,7 @@ class Follower:
         self._note(served, f"{error}; meanwhile generation {served_id} is served" if served_id else str(error))
 
     def _open(self, served: ServedCollection, generation_id: str | None) -> None:
-        """Open and warm up a generation, and serve it instead of the current one. Loads the model if necessary."""
+        """Open a generation, and serve it instead of the current one. Loads the model if necessary."""
         settings, generation = self.settings, served.store.open(generation_id)
         try:
             if self.model is None:
@@ -273,7 +273,7 @@ class Follower:
         manifest = generation.manifest
         files = SelfCheck(generation.folder, manifest) if isinstance(generation, Generation) else None
         with self._changed:
-            # Running queries keep the previous generation, which closes when the last of them ends.
+            # The previous generation stays open until the last query that uses it has ended.
             served.reason, served.retriever, served.missing = "", retriever, False
             served.files, served.suspect = files, False
             served.next_suspect, served.next_check = 0.0, time.monotonic() + CHECK_SECONDS
@@ -287,7 +287,7 @@ class Follower:
         return Retriever(generation, embedder, encoder=encoder, reranker=queue, synonyms=synonyms, close=close)
 
     def joint_retriever(self, members: Mapping[str, Retriever]) -> Retriever:
-        """Return a retriever for several collections. It is cached while their generations are served."""
+        """Return a retriever for several collections. The result is cached until one of the collections is rebuilt."""
         key = tuple(members.values())
         retriever = self._joint_retrievers.get(key)
         if retriever is None:

@@ -1,4 +1,4 @@
-"""Answer requests for searches, documents and embeddings from the live generations."""
+"""Answer requests for searches, documents and embeddings from the live index."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -38,15 +38,15 @@ Matches = Callable[[bytes], object]
 _PACK, _UNPACK = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Answer).decode
 BATCH_PASSAGES = 64
 MAX_SHOWN_CHARACTERS = 1_000_000
-_MAX_OVERVIEWS = 256  # cached overviews per generation
+_MAX_OVERVIEWS = 256  # cached per generation
 
 
 @dataclass(frozen=True, slots=True)
 class LiveRetriever:
-    """Answers requests from the live generation of each collection. A running request keeps its generation.
+    """Answers requests from the live index. A rebuild of the index does not affect running requests.
 
-    `within` restricts the results to the scope of a caller, but scores still depend on all documents. `embed`,
-    `embed_queries` and `rerank` only process texts of the caller, so they ignore the scope.
+    `within` restricts the results to the documents that a caller may read, called the scope. Scores still depend on all
+    documents. `embed`, `embed_queries` and `rerank` do not read documents, so they ignore the scope.
     """
 
     follower: Follower
@@ -66,14 +66,14 @@ class LiveRetriever:
 
     @property
     def ready(self) -> bool:
-        """True if at least one collection is ready."""
+        """True if searches can be answered in at least one collection."""
         return any(each.is_ready for each in self.follower.collections.values())
 
     def status(self) -> dict[str, Any]:
         """Return the state of the server and of the collections of the scope, JSON-ready.
 
-        `reason` says why the default collection cannot be searched, and is empty if it can. `missing` says whether the
-        default collection has never been built. `generation`, `created_at`, `documents` and `chunks` describe its live
+        `reason` says why the default collection cannot be searched, and is empty if it can. `missing` says whether this
+        collection has never been built. `generation`, `created_at`, `documents` and `chunks` describe its live
         generation, and `collections` describes each collection in the same way.
         """
         every, settings, model = self.follower.collections, self.follower.settings, self.follower.model
@@ -98,9 +98,9 @@ class LiveRetriever:
         }
 
     def describe(self, collection: str = DEFAULT) -> dict[str, Any]:
-        """Return the sources, counts, fingerprint and build report of the live generation, JSON-ready.
+        """Return the sources, counts, fingerprint and build report of a collection's live index, JSON-ready.
 
-        Raises CollectionMissing if the scope excludes any document of the collection, and the errors of `search`.
+        Raises CollectionMissing if the caller may not read every document, and the errors of `search`.
         """
         if not self._has_whole(collection):
             raise self._missing(collection)
@@ -111,11 +111,11 @@ class LiveRetriever:
     def search(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
         """Answer a query from one or several collections. See `Retriever.answer_query`.
 
-        Waits while this process starts, because the server sends requests to it as soon as another worker is ready.
+        Waits while this worker process loads the index, because requests arrive as soon as any worker is ready.
 
         Args:
-            request: the query and its options. Its filter is combined with the scope.
-            embedded: vector and tokens of the query, if the caller has already computed them.
+            request: the query and its options. The filter is combined with the scope.
+            embedded: vector and token vectors of the query, if they are already computed.
 
         Raises:
             QueryError, FilterError: a field of the request is invalid.
@@ -141,18 +141,18 @@ class LiveRetriever:
         return replace(answer, unavailable=unavailable) if unavailable else answer
 
     def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> QueryEmbedding:
-        """Embed texts as `ServedModel.embed` does. Raises its errors, and NotReady while the model is loading."""
+        """Embed texts. Raises NotReady while the model is loading, and the errors of `ServedModel.embed`."""
         return self._model().embed(texts, role, model)
 
     def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
-        """Embed queries and their tokens, for the parameter `embedded` of `search`. Raises the errors of `embed`."""
+        """Embed queries, to pass each result to `search` as `embedded`. Raises the errors of `embed`."""
         return self._model().embed_queries(queries)
 
     def rerank(self, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
         """Score the relevance of texts to a query with the cross-encoder. Waiting searches are served first.
 
         Returns:
-            The score of each text, from 0 to 1, and the total number of tokens of all pairs of query and text.
+            The score of each text, from 0 to 1, and the number of tokens that the model has processed.
 
         Raises:
             NotConfigured: there is no cross-encoder.
@@ -167,7 +167,7 @@ class LiveRetriever:
         return scores.tolist(), sum(map(len, rows))
 
     def open_document(self, id: str, collection: str = DEFAULT) -> "OpenDocument":
-        """Open a document, whose passages are read on demand. Raises NotThere and the errors of `search`."""
+        """Open a document. Raises NotThere if the scope has no document with this id, and the errors of `search`."""
         with self._reading(collection) as (generation, scope_filter):
             entry = next(generation.entries(scope_filter, id), None)
         if entry is None:
@@ -175,7 +175,7 @@ class LiveRetriever:
         return OpenDocument(self, collection, generation, entry)
 
     def open_around(self, chunk_id: str, collection: str = DEFAULT) -> "tuple[OpenDocument, int] | None":
-        """Return the document of a passage and the index of the passage in it, or None if there is no such passage."""
+        """Return the document that contains a passage, and the index of the passage in the document, or None."""
         with self._reading(collection) as (generation, scope_filter):
             entry_and_row = generation.entry_of(chunk_id, scope_filter)
         if entry_and_row is None:
@@ -184,7 +184,7 @@ class LiveRetriever:
         return OpenDocument(self, collection, generation, entry), row - entry.rows.start
 
     def questions(self, collection: str = DEFAULT) -> list[str]:
-        """Return headings that are questions, or [] if the scope excludes documents. Raises the errors of `search`."""
+        """Return headings that are questions, or [] if the scope is restricted. Raises the errors of `search`."""
         retriever = self._retriever(collection)
         with self.checking_on_failure(collection):
             return retriever.questions if self._has_whole(collection) else []
@@ -201,15 +201,15 @@ class LiveRetriever:
     def grep(
         self, matches: Matches, collection: str = DEFAULT, filter: Filter | None = None, limit: int = 100
     ) -> tuple[int, list[StoredChunk]]:
-        """Find the passages whose text matches a pattern. Raises the errors of `search`.
+        """Find the passages with a text for which `matches` is true. Raises the errors of `search`.
 
         Args:
-            matches: function that searches a UTF-8 text, and returns a true value if a part of it matches.
+            matches: function that searches a text in UTF-8, such as the method `search` of a compiled pattern.
             filter: filter of the documents, which is combined with the scope.
             limit: maximum number of passages to return.
 
         Returns:
-            The number of all matching passages, and the first `limit` of them in the order of the index.
+            The total number of matching passages, and the first `limit` matching passages in the order of the index.
         """
         rows: list[int] = []
         with self._reading(collection, filter) as (generation, scope_filter):
@@ -220,7 +220,7 @@ class LiveRetriever:
             return len(rows), generation.chunks(np.array(rows[:limit], np.int64))
 
     def overview(self, collection: str = DEFAULT) -> dict[str, Any]:
-        """Return number and facets of the documents in the scope, and the build time. Raises the errors of `search`."""
+        """Return the number, facets and build time of the documents in the scope. Raises the errors of `search`."""
         with self._reading(collection) as (generation, scope_filter):
             overviews = self.follower.overviews.setdefault(generation, {})
             if scope_filter not in overviews:
@@ -233,16 +233,16 @@ class LiveRetriever:
             return overviews[scope_filter]
 
     def documents(self, collection: str = DEFAULT) -> "Iterator[OpenDocument]":
-        """Return an iterator over the documents in the scope, from one generation. Raises the errors of `search`."""
+        """Return an iterator over the documents in the scope. Raises the errors of `search` before it returns."""
         with self._reading(collection) as (generation, scope_filter):
             entries = generation.entries(scope_filter)
-            first = next(entries, None)  # raises errors before the response begins
+            first = next(entries, None)  # raises errors now, before a response begins
         present = () if first is None else chain([first], entries)
         return (OpenDocument(self, collection, generation, entry) for entry in present)
 
     @contextmanager
     def checking_on_failure(self, *collections: str) -> Iterator[None]:
-        """If the `with` block fails, request a check of the files. Raises NotReady if the index cannot be used."""
+        """If the `with` block fails, request a check of the index files. Raises NotReady if they are unreadable."""
         try:
             yield
         except Exception as error:
@@ -257,15 +257,17 @@ class LiveRetriever:
     def changes(
         self, since: str | None, until: str | None = None, collection: str = DEFAULT, filter: Filter | None = None
     ) -> "Changes":
-        """Compare two snapshots of a collection. After MAX_SHOWN_CHARACTERS, documents are listed without sections.
+        """Compare two generations or two product versions of a collection.
+
+        If the edits have more than MAX_SHOWN_CHARACTERS, further documents are listed without their sections.
 
         Args:
-            since: the earlier snapshot; None for the previous generation.
-            until: the later snapshot; None for the live generation, or for the newest version.
+            since: the earlier generation or version; None for the previous generation.
+            until: the later generation or version; None for the live generation or the newest version.
             filter: filter of the documents, which is combined with the scope.
 
         Raises:
-            FieldError: there is no such snapshot.
+            FieldError: there is no such generation or version.
             NotConfigured: the server searches in Milvus, which cannot compare generations.
             CollectionMissing, NotReady, FilterError: see `search`.
         """
@@ -287,13 +289,13 @@ class LiveRetriever:
 
     @contextmanager
     def _reading(self, collection: str, requested: Filter | None = None) -> Iterator[tuple[Searchable, Filter | None]]:
-        """Yield the live generation of a collection, and a filter that combines `requested` with the scope."""
+        """Yield the live generation of a collection, and the filter `requested` combined with the scope."""
         generation = self._retriever(collection).generation
         with self.checking_on_failure(collection):
             yield generation, effective_filter(self.scope.narrowed(collection, requested), generation.manifest)
 
     def _retriever(self, collection: str) -> Retriever:
-        """Return the retriever of a collection, waiting while it loads. Raises NotReady or CollectionMissing."""
+        """Wait until a collection is loaded, and return its retriever. Raises NotReady or CollectionMissing."""
         follower = self.follower
         if self.scope is not EVERYTHING and not self.scope.has(collection):
             raise self._missing(collection)
@@ -309,7 +311,7 @@ class LiveRetriever:
         return retriever
 
     def _retrievers(self, names: Sequence[str] | None) -> tuple[dict[str, Retriever], list[str]]:
-        """Return the retrievers of some collections by name (None for all), and the names of those not ready."""
+        """Return retrievers by collection, and the collections that are not ready. If `names` is None, use all."""
         follower = self.follower
         follower.wait_for_start(lambda: False)
         if not follower.has_refreshed:
@@ -326,14 +328,14 @@ class LiveRetriever:
         return ready, unavailable
 
     def _answer(self, retriever: Retriever, request: SearchRequest, embedded: QueryTokens | None) -> Answer:
-        """Return the cached answer if this caller has sent the request before, or else search and cache the answer."""
+        """Answer a request from the cache, or search and cache the answer. Reranked answers are not cached."""
         if request.rerank:
             return retriever.answer_query(request, embedded)
         began, key = time.perf_counter(), ("answers", retriever.generation.manifest.id, request)
         packed: bytes | None = self.follower.cache.get(*key)
         if packed is None:
             answer = retriever.answer_query(request, embedded)
-            packed = _PACK(answer)  # needs a tenth of the memory of the object
+            packed = _PACK(answer)  # ten times smaller than the object
             self.follower.cache.put(packed, len(packed), *key)
             return answer
         answer = _UNPACK(packed)
@@ -359,7 +361,7 @@ class LiveRetriever:
 
 @dataclass(frozen=True, slots=True)
 class OpenDocument:
-    """A document of an open generation, whose passages are read a few at a time."""
+    """A document in the index. Its passages are read on demand."""
 
     live: LiveRetriever
     collection: str
@@ -382,7 +384,7 @@ class OpenDocument:
             return self.generation.headings(self.entry.rows)
 
     def passages(self, start: int, stop: int) -> list[dict[str, Any]]:
-        """Return the passages with the indexes from `start` to `stop` - 1, JSON-ready."""
+        """Return passages[start:stop], JSON-ready."""
         with self.live.checking_on_failure(self.collection):
             return self.generation.passages(self.entry.rows[max(0, start) : max(0, stop)])
 

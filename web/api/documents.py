@@ -21,13 +21,13 @@ from web.openapi import Content, Operation
 
 JSON_LINES = "application/jsonl"
 MAX_EXPORTS = 4  # per worker process
-# A pushed document must have exactly one of the fields `text` and `base64`, as a string.
+# A pushed document must have either `text` or `base64`.
 _CONTENT = [{"required": [name], "properties": {name: {"type": "string"}}} for name in ("text", "base64")]
 _PUSH = Annotated[messages.Push, Meta(extra_json_schema={"oneOf": _CONTENT})]
 
 blueprint = Blueprint("documents", __name__, url_prefix="/api/v1")
 jobs = Blueprint("jobs", __name__, url_prefix="/api/v1/index")
-_export_lock = Lock()  # exports hold the GIL, so only one computes at a time
+_export_lock = Lock()  # parallel exports would only compete for the GIL
 
 
 @blueprint.get("/documents/<id>")
@@ -63,7 +63,7 @@ def documents() -> Response:
 
 
 def _json_pieces(document: OpenDocument) -> Iterator[bytes]:
-    """Yield the JSON of a document in pieces, each with a few passages."""
+    """Yield the JSON of a document in parts, each with a few passages."""
     text = json.dumps(document.facts, ensure_ascii=False).removesuffix("}") + ', "passages": ['
     for batch in document.batches():
         yield (text + json.dumps(batch, ensure_ascii=False)[1:-1]).encode("utf-8", "replace")
@@ -72,7 +72,7 @@ def _json_pieces(document: OpenDocument) -> Iterator[bytes]:
 
 
 def _one_export_at_a_time(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the pieces of an export, each computed under a lock, so that the exports of a process take turns."""
+    """Yield the pieces. Only one export of a worker process computes a piece at a time."""
     while True:
         with _export_lock:
             piece = next(pieces, None)
@@ -102,7 +102,7 @@ def withdraw() -> tuple[Response, int, dict[str, str]]:
 @blueprint.get("/changes")
 @Operation(role="write", query=messages.InPushed, responses={200: messages.PushQueue}, errors=(501,))
 def changes() -> Response:
-    """List pushed and withdrawn documents, and the number of waiting changes."""
+    """List pushed and withdrawn documents, and how many of them are not indexed yet."""
     collection = read_query(messages.InPushed).collection
     return jsonify(_queue(collection).queue(collection))
 
@@ -121,7 +121,7 @@ def _accepted(change: dict[str, Any]) -> tuple[Response, int, dict[str, str]]:
 
 
 def _queue(collection: str) -> PushedQueue:
-    """Return the queue of pushed documents. Raises RequestRefused if the caller may not change the collection."""
+    """Return the queue for pushed documents. Raises RequestRefused if the caller may not change the collection."""
     pushes: PushedQueue = service("pushes")
     if not may_write(collection):
         raise RequestRefused("collection", NOT_WRITABLE)

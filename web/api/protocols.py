@@ -1,4 +1,4 @@
-"""Define routes in the formats of OpenAI (embeddings, models), Cohere (reranking), MCP and `/llms.txt`."""
+"""Define routes for other protocols: OpenAI (embeddings, models), Cohere (reranking), MCP and `/llms.txt`."""
 
 import base64
 import uuid

@@ -60,7 +60,7 @@ def retriever() -> LiveRetriever:
 
 
 def service(name: str) -> Any:
-    """Return the service `insights`, `pushes` or `jobs`. Raises NotConfigured if the application does not have it."""
+    """Return the service with this name: `insights`, `pushes` or `jobs`. Raises NotConfigured if it is disabled."""
     if current_app.extensions[name] is None:
         raise NotConfigured(_MISSING_SERVICE[name])
     return current_app.extensions[name]
@@ -86,7 +86,7 @@ def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via 
 
 
 def collections_of(collection: str, collections: str | Sequence[str] | None) -> list[str]:
-    """Return the names of the collections to search: `collection`, or those in `collections` that the server has."""
+    """Return the names in `collections` that the caller may search or, if it is None, only the name `collection`."""
     if collections is None:
         return [collection]
     names, served = names_of(collections), retriever().status().get("collections", [])
@@ -94,7 +94,7 @@ def collections_of(collection: str, collections: str | Sequence[str] | None) -> 
 
 
 def collection_field(collection: str) -> dict[str, Any]:
-    """Return the query parameter that selects a collection, as a dict, which is empty for the default collection."""
+    """Return the query parameter that selects a collection, by name. The default collection gives {}."""
     return {} if collection == DEFAULT_COLLECTION else {"collection": collection}
 
 
@@ -130,7 +130,7 @@ def read_object(max_bytes: int) -> dict[str, Any]:
 
 
 def _number(text: str) -> float:
-    """Parse a JSON number with a decimal point or an exponent. An integral number, such as 3.0, becomes an int."""
+    """Parse a JSON number that has a decimal point or an exponent. A whole number, such as 3.0, becomes an int."""
     value = float(text)
     return int(value) if value.is_integer() else value
 
@@ -170,7 +170,7 @@ def fields_without_filter(parameters: Mapping[str, Sequence[str]], names: Sequen
 
 
 def filter_of_parameters(parameters: Mapping[str, Sequence[str]]) -> Filter | None:
-    """Return the filter in a query string, or None if it has none. Raises FilterError, which names the parameter."""
+    """Return the filter in a query string, or None if there is none. Raises FilterError, which names the parameter."""
     fields = {name: values for name, values in parameters.items() if is_filter(name)}
     try:
         return (Filter.parse(fields_of(fields)) or None) if fields else None

@@ -25,7 +25,7 @@ from web.guards.limits import MAX_BODY_BYTES, MAX_CONVERSATION_BYTES, MAX_SEARCH
 from web.openapi import Content, Operation
 from web.problems import DETAILS, problem, problem_of
 
-# Every kind of feedback except `seen` must name a hit.
+# All feedback except "the hits were seen" must name a hit.
 _NAMES_HIT = {"required": ["hit"], "properties": {"hit": {"type": "string"}}}
 _FEEDBACK = Annotated[
     messages.FeedbackRequest,
@@ -33,10 +33,10 @@ _FEEDBACK = Annotated[
 ]
 
 MAX_ANSWERS = 8  # per worker process
-BEAT = b": still there\n\n"  # a comment in an event stream; sending it shows whether the connection is open
+BEAT = b": still there\n\n"  # a comment in an event stream; sending it fails if the client has disconnected
 DEFAULT_K = 6
 
-Events = Generator[Event | None, None, None]  # None is a heartbeat
+Events = Generator[Event | None, None, None]  # None to send a heartbeat (BEAT)
 
 log = logging.getLogger("pilotlight")
 blueprint = Blueprint("search", __name__, url_prefix="/api/v1")

@@ -33,25 +33,25 @@ from web.guards.limits import TokenBuckets, shared_file
 from web.openapi import operation_for
 from web.problems import this_request, wants_page
 
-# Endpoints that accept a key that is published in web pages.
+# Endpoints that accept public keys, which web pages contain.
 FOR_PAGES = frozenset(
     {"search.search_by_query_string", "search.search_by_body", "search.suggest", "search.add_feedback"}
 )
 NOT_WRITABLE = "is not one that this caller may write"
-USER = "user:"  # prefix of the names of users; names of keys have no colon
+USER = "user:"  # names of keys have no colon, so the prefix distinguishes users
 REALM = "Pilotlight"
 MAX_AUTHORIZATION = 1024
 TOO_MANY_REFUSALS = "Too many requests without a valid key came from this address: try again later."
-REFUSALS_S = 5.0  # refusals per second for each address; a burst may have twice as many
+MAX_REFUSALS_PER_SECOND = 5.0  # one client address
 CORS_PATHS = ("/api/", "/v1/", "/openapi.json")
 PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST, DELETE",
     "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Request-Id",
     "Access-Control-Max-Age": "600",
 }
-_HEADER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")  # WSGI does not distinguish _ from -
+_HEADER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")  # WSGI cannot tell _ from -
 _MIN_SECRET_CHARS = 16
-_MAX_GROUPS = 256  # the filter of a search has a term for each group of the user
+_MAX_GROUPS = 256  # per user; each makes the filter of a search longer
 _MAX_NAME_CHARS = 256
 _SECRET = "HTTP_X_PROXY_SECRET"  # noqa: S105 - the name of a header
 
@@ -63,7 +63,7 @@ class Caller:
     Args:
         name: name of the key, or `user:` and the name of the user. Empty for a caller without key or user.
         role: read or write; None for the routes that are open to everybody.
-        is_public: whether web pages contain the key, so that all their readers share it.
+        is_public: whether the key is in web pages, where all visitors can see it.
         scope: documents that the caller may read.
         writable: documents that the caller may change.
     """
@@ -92,9 +92,9 @@ def caller() -> Caller:
 
 
 def name_caller(http_request: Request) -> str:
-    """Return the name under which rate limits count the requests of the current caller."""
+    """Return the name by which rate limits identify the current caller."""
     client = caller()
-    # All readers of a page share the key that it contains, so count each address separately.
+    # All visitors of a web page share its public key, so count each address separately.
     is_known = client.name and not client.is_public
     return f"key {client.name}" if is_known else f"address {network_of(http_request.remote_addr)}"
 
@@ -120,7 +120,7 @@ class AccessControl:
         self._keys = KeyFile(settings.keys_file)
         self._anonymous = settings.anonymous
         self._is_private = is_loopback(settings.host)
-        self._refused = TokenBuckets(REFUSALS_S, shared_file("refusals"))
+        self._refused = TokenBuckets(MAX_REFUSALS_PER_SECOND, shared_file("refusals"))
         self._users = Users(settings) if settings.user_header else None
 
     def check(self, http_request: Request) -> None:
@@ -161,7 +161,7 @@ class AccessControl:
         header = http_request.environ.get("HTTP_AUTHORIZATION")
         if self._users and (user := self._users.caller(role)):
             return user
-        # Some clients always send a key. If no keys are configured, ignore it for reading.
+        # Some clients always send a key. If the server has no keys, ignore the key for reading.
         if header is None or (role == "read" and self._keys.current() is None):
             if not self._is_open(http_request):
                 return NOBODY
@@ -178,7 +178,7 @@ class AccessControl:
                 raise Forbidden(
                     f"The key {key_record.name!r} is shown in pages of other sites, and only allows searches."
                 )
-            # Scripts in a page cannot forge this header, but other programs can. So this keeps out only other sites.
+            # Scripts in web pages cannot forge this header, but other programs can.
             if http_request.headers.get("Origin") not in key_record.origins:
                 raise Forbidden(f"The key {key_record.name!r} only allows requests from the pages of its sites.")
         scope = key_record.readable
@@ -186,7 +186,7 @@ class AccessControl:
         return Caller(key_record.name, key_record.role, bool(key_record.origins), scope, writable)
 
     def _scope_at_probe(self, http_request: Request) -> Scope:
-        """Return the caller's scope on a route that requires no role: an empty scope if the caller may not search."""
+        """Return the scope of a caller on a public route. It is empty if the caller may not search."""
         try:
             client = self._caller(http_request, "read")
         except (Unauthorized, Forbidden, KeysError):
@@ -197,10 +197,10 @@ class AccessControl:
         """Return whether callers without a key may read. By default, only a local server without keys allows this."""
         if self._anonymous != "auto":
             return self._anonymous == "read"
-        # Behind an authenticating proxy, the requests of all users come from this machine.
+        # Behind an authenticating proxy, all requests come from this machine, so they must name a user or a key.
         if not self._is_private or self._users or self._keys.current() is not None:
             return False
-        # Otherwise, a website whose name resolves to this machine could read the index in a visitor's browser.
+        # Prevents DNS rebinding: a website whose name resolves to this machine could otherwise read the index.
         if not is_loopback(PORT.sub("", http_request.environ.get("HTTP_HOST", ""))):
             raise Forbidden(
                 "This server only answers to names of this machine. To serve it under another name, behind a proxy, "

@@ -30,19 +30,19 @@ MAX_BODY_BYTES = 2 * 1024 * 1024
 MAX_SEARCH_BYTES = 64 * 1024
 MAX_CONVERSATION_BYTES = 512 * 1024
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
-MAX_LARGE_BYTES = 32 * 1024 * 1024  # total for all bodies that are larger than MAX_SEARCH_BYTES
+MAX_LARGE_BYTES = 32 * 1024 * 1024  # sum of the request bodies over MAX_SEARCH_BYTES that are in memory
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-BURST_S = 2.0  # the requests allowed in this time may come in one burst
+BURST_S = 2.0  # a burst may have as many requests as are allowed in this time
 MAX_BUCKETS = 1 << 14
 _PROBES = 16
-_BUCKET = struct.Struct("<8sd")  # digest of the caller, monotonic time at which the bucket is full
+_BUCKET = struct.Struct("<8sd")  # digest of the caller's name, monotonic time when the bucket will be full
 
 
 class TokenBuckets:
-    """Token buckets of up to MAX_BUCKETS callers, which threads share. Processes share them through a file."""
+    """Token buckets for up to MAX_BUCKETS callers. All threads, and all processes with the same file, share them."""
 
     def __init__(self, rate: float, path: Path | None) -> None:
-        """Create or open the buckets. `rate` is in requests a second. If `path` is None, only threads share them."""
+        """Open or create the buckets. `rate` is in requests per second. If `path` is None, use no file."""
         self._interval = 1.0 / rate
         self._slack = max(0.0, BURST_S - self._interval)
         self._thread_lock = threading.Lock()
@@ -51,14 +51,14 @@ class TokenBuckets:
         else:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         weakref.finalize(self, os.close, self._file)
-        os.ftruncate(self._file, MAX_BUCKETS * _BUCKET.size)  # does not clear the buckets of other workers
+        os.ftruncate(self._file, MAX_BUCKETS * _BUCKET.size)  # keeps the content of an existing file
         self._memory = mmap.mmap(self._file, MAX_BUCKETS * _BUCKET.size)
 
     def take(self, caller: str, now: float | None = None) -> float:
         """Take a token from a caller's bucket and return 0. If the bucket is empty, return the seconds to wait."""
         now = time.monotonic() if now is None else now
         digest = hashlib.blake2b(caller.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        # The file lock belongs to the process, so threads need another lock.
+        # A file lock does not exclude other threads of this process.
         with self._thread_lock:
             fcntl.lockf(self._file, fcntl.LOCK_EX)
             try:
@@ -72,7 +72,10 @@ class TokenBuckets:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def _find(self, digest: bytes) -> tuple[int, float]:
-        """Return the offset of a caller's bucket, and when it is full. A new caller gets the fullest bucket, and 0."""
+        """Return the offset of a caller's bucket, and the time when it will be full.
+
+        A new caller replaces the owner of the fullest bucket nearby, and its time is 0.
+        """
         first = int.from_bytes(digest[:4], "little")
         fullest, earliest = 0, float("inf")
         for probe in range(_PROBES):
@@ -92,7 +95,7 @@ def shared_file(name: str) -> Path | None:
 
 
 def register(app: Flask, settings: Settings, name_caller: Callable[[Request], str]) -> None:
-    """Register hooks that limit the rate of each caller and set deadlines. Call this after `access.register`."""
+    """Register hooks that limit the request rate of each caller and set deadlines. Call `access.register` first."""
     lock = threading.Lock()
     large_bytes = 0
     rate = settings.rate_limit
@@ -150,7 +153,7 @@ def read_body(max_bytes: int) -> bytes:
 
 
 def take_slot(kind: str, slots_count: int, full: Exception) -> Callable[[], None]:
-    """Reserve a slot for a kind of request, and return the function that frees it. Raises `full` if none is free."""
+    """Reserve one of `slots_count` slots for a kind of request. Returns a function that frees it, or raises `full`."""
     slots = current_app.extensions.setdefault(f"{kind}_slots", threading.BoundedSemaphore(slots_count))
     if not slots.acquire(blocking=False):
         raise full

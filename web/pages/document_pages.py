@@ -1,4 +1,4 @@
-"""Render the page of a document's indexed text, and the page of changes between two snapshots."""
+"""Render the page with the indexed text of a document, and the page of changes between two builds or versions."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -26,11 +26,11 @@ from web.openapi import HTML, Content, Operation
 from web.pages.snippets import make_text
 
 SHOWN_PASSAGES = 60
-PASSAGES_BEFORE = 10  # shown before the marked passage
+PASSAGES_BEFORE = 10  # shown before the requested passage
 
 
 class ReadRequest(InCollection):
-    """The part of a document to show."""
+    """The query parameters of the page: which part of a document to show."""
 
     passage: Annotated[str, Meta(description="`id` of the passage to mark")] = ""
     start: Annotated[int, Meta(ge=0, le=1_000_000, description="passages to skip")] | None = None
@@ -86,7 +86,7 @@ def read(id: str) -> str | Response:
 
 
 def _markdown(opened: OpenDocument) -> Iterator[str]:
-    """Yield the Markdown of a document in pieces, each with a few passages."""
+    """Yield the Markdown of a document in parts, each with a few passages."""
     title, url = opened.facts["title"], opened.facts["url"]
     yield f"# {title or url}\n\n<{url}>\n"
     before = None

@@ -21,14 +21,14 @@ insights = Blueprint("insights", __name__)
 
 
 class InsightsRequest(Request):
-    """The period and collection of the searches to count."""
+    """The query parameters of the page: the period and the collection of the searches to count."""
 
     days: Annotated[int, Meta(ge=1, le=MAX_DAYS, description="number of days, including today")] = 30
     collection: Annotated[str, Meta(description="collection of the searches; default: all")] = ""
 
 
 class TableRequest(InsightsRequest):
-    """The table to return, with its period and collection."""
+    """The query parameters of the download: the table, its period and its collection."""
 
     table: Literal["asked", "unanswered"] = "asked"
 

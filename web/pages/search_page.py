@@ -31,7 +31,7 @@ from web.openapi import HTML, Operation
 from web.pages.snippets import SNIPPET_CHARS, make_section, make_text
 
 MAX_EXAMPLES = 4
-MAX_DUPLICATES = 3  # shown for each hit
+MAX_DUPLICATES = 3  # links to duplicates of a hit
 HEADINGS = {"source": "Source", "language": "Language", "content_type": "Kind", "path": "Folder", "version": "Version"}
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _KINDS = {
@@ -73,7 +73,7 @@ class PageFields(Request):
 
 @dataclass(frozen=True, slots=True)
 class PageSearch:
-    """A search on the page. Its methods return the URLs of related searches."""
+    """A search on the page. Methods return the URLs of similar searches, such as the same search without a filter."""
 
     search: SearchRequest
     places: DisplayNames
@@ -91,11 +91,11 @@ class PageSearch:
         return "" if self.search.per_document is None else str(self.search.per_document)
 
     def first_hits_of(self, query: str) -> str:
-        """Return the URL of a search for another query with the same options."""
+        """Return the URL of a search for another query with the same options, beginning with its first hit."""
         return PageSearch(structs.replace(self.search, query=query), self.places).address()
 
     def address(self, pairs: Sequence[Pair] | None = None, **more: object) -> str:
-        """Return the URL of this search's first page. `pairs` replaces the filters, and `more` adds parameters."""
+        """Return the URL of the first page of this search. `pairs` replaces the filters, and `more` adds parameters."""
         search = self.search
         parameters = [("q", search.query)] if search.query else []
         parameters += [("mode", search.mode)] if search.mode != MODES[0] else []
@@ -106,11 +106,11 @@ class PageSearch:
         return f"{url_for('page.index')}{'?' if parameters else ''}{urlencode(parameters)}"
 
     def active_filters(self) -> list[dict[str, str]]:
-        """Return the name, value and label of each active filter, with the URL of the search without that filter."""
+        """Return the name, value and label of each active filter, and the URL of the search without this filter."""
         filters = []
         for index, (name, value) in enumerate(self.pairs):
             other_pairs = [*self.pairs[:index], *self.pairs[index + 1 :]]
-            # A link to all hits of a page sets url_prefix and per_document=0, so remove both.
+            # The link "all hits of this page" sets both url_prefix and per_document=0, so remove both.
             limit = "" if name == "url_prefix" else self.per_document
             heading = HEADINGS.get(name, name.removeprefix(METADATA).replace("_", " ")).lower()
             label = f"{heading} {_label(name, value, self.places)}"
@@ -120,7 +120,7 @@ class PageSearch:
         return filters
 
     def facets(self, counts: Mapping[str, Sequence[Share]]) -> list[dict[str, Any]]:
-        """Return the filters to offer: values of fields, such as language, in which the hits' documents differ."""
+        """Return the filters to offer, such as one for each language. Omits fields with the same value in all hits."""
         facets: list[dict[str, Any]] = []
         for name in FACETS:
             other_pairs = [pair for pair in self.pairs if pair[0] != name]
@@ -152,7 +152,7 @@ def _label(name: str, value: str, places: DisplayNames) -> str:
 @Operation(role="read", query=PageFields, has_filter=True, responses={200: HTML}, errors=(404,))
 def index() -> str:
     """Show the search page. Empty and unknown parameters are ignored."""
-    # Ignore unknown parameters, because shared links often gain tracking parameters.
+    # Shared links often contain tracking parameters, so unknown parameters are ignored.
     parameters = {
         name: values
         for name, values in requests.parse_query_string(request.query_string).items()
@@ -275,7 +275,7 @@ def _passage(hit: Hit, page_search: PageSearch) -> dict[str, Any]:
 
 
 def _link(hit: Hit, page_search: PageSearch) -> Link:
-    """Return the link of a hit: its URL or, if browsers cannot open it, the URL of the page that shows its document."""
+    """Return the link of a hit. If browsers cannot open its URL, link to the page that shows the document."""
     if is_http_url(hit.url) or not SAFE_URL.fullmatch(hit.url) or not hit.document:
         return page_search.places.link_to(hit.link or hit.url)
     address = url_for(

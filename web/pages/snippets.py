@@ -24,13 +24,13 @@ ROW, ROW_CELL = Markup("<tr>{}</tr>"), Markup("<td>{}</td>")
 CUT = Markup('<span class="cut">…</span>')
 
 _BREAK = re.compile(r"\s+")
-# The end of a sentence. A full stop after a number or a single letter, or before a lower-case letter, is no match.
+# Matches the end of a sentence. A full stop after "7" or "J", or before a lower-case letter, is not an end.
 _STOP = re.compile(r"""(?:(?<=[^\W\d_]{2})|(?<=[)\]"'”’]))[.!?…]+["'”’)\]]*\s+(?=[^\sa-z])|[。！？｡]+[」』”）]*""")
 _BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
 
 
 class ShownBlock(NamedTuple):
-    """The position of a paragraph, a table or code in a text, without the blank lines around it."""
+    """The span of a paragraph, a table or code in a text, without blank lines at its ends."""
 
     start: int
     end: int
@@ -66,7 +66,7 @@ def make_text(
 def make_section(
     section: str, text: str, highlights: Iterable[Span], blocks: Sequence[TextBlock] = (), *, is_code: bool = False
 ) -> Markup:
-    """Render a section with `blocks` of code and tables. If it contains the passage `text`, emphasise that passage."""
+    """Render a section as HTML, with the passage `text` emphasised. `blocks` are code and tables in the section."""
     section, text = section.rstrip(), text.rstrip()
     start = section.find(text)
     if start < 0:
@@ -85,7 +85,7 @@ def make_section(
 
 
 def merge_spans(spans: Iterable[Span], length: int) -> list[Span]:
-    """Sort spans, clip them to a text of this length, drop empty spans, and merge overlapping or adjacent ones."""
+    """Sort spans, clip them to a text with `length` characters, and merge overlapping and adjacent spans."""
     merged: list[Span] = []
     for start, end in sorted((max(0, start), min(end, length)) for start, end in spans):
         if start >= end:
@@ -111,7 +111,7 @@ def mark(text: str, spans: Iterable[Span], start: int, end: int) -> Markup:
 
 
 def _render(text: str, blocks: Iterable[ShownBlock], spans: list[Span], shown: Span) -> Markup:
-    """Render the span `shown` of a text. An ellipsis replaces the text before and after it."""
+    """Render the span `shown` of a text, with an ellipsis for omitted text before and after."""
     start, end = shown
     visible = [ShownBlock(max(block.start, start), min(block.end, end), block.kind) for block in blocks]
     visible = [block for block in visible if block.start < block.end]
@@ -142,11 +142,10 @@ def _window(text: str, blocks: list[ShownBlock], spans: list[Span], size: int) -
     def words_from(first: int) -> int:
         limit = units[first][0] + size
         inside = (text[start:end] for start, end in spans if units[first][0] <= start and end <= limit)
-        # Compare only the first four letters, so that the inflected forms of a word count once.
+        # Words with the same first four letters count once, because they are often forms of one word.
         return len({word[:4].casefold() for word in inside})
 
     matched = [at for at, unit in enumerate(units) if any(start < unit[1] and unit[0] < end for start, end in spans)]
-    # max() returns the first of several units with the same number of words.
     first = last = max(matched, key=words_from) if matched else 0
     while last + 1 < len(units) and units[last + 1][1] - units[first][0] <= size:
         last += 1
@@ -156,7 +155,7 @@ def _window(text: str, blocks: list[ShownBlock], spans: list[Span], size: int) -
 
 
 def _units(text: str, block: ShownBlock, size: int) -> list[Span]:
-    """Return the spans of a block's sentences, table rows or lines of code. Spans over `size` characters are split."""
+    """Split a block into sentences, table rows or lines of code, and return their spans. Long spans are split again."""
     units: list[Span] = []
     for line_start, line_end in _lines(text, block.start, block.end):
         is_prose = block.kind not in ("code", "table")
@@ -202,7 +201,7 @@ def _lines(text: str, start: int, end: int) -> list[Span]:
 
 
 def _bounds(text: str, start: int, end: int) -> Span:
-    """Return the span of text[start:end] without white space at both ends. The first line keeps its indentation."""
+    """Return the span without white space at both ends, but with the indentation of the first line."""
     piece = text[start:end]
     indent = len(piece) - len(piece.lstrip())
     return start + piece.rfind("\n", 0, indent) + 1, start + len(piece.rstrip())
