@@ -19,7 +19,7 @@ _FOR_TORCH = {
     "TOKENIZERS_PARALLELISM": "true",  # the library tokenizers warns after a fork if this is not set
     # By default, an idle thread of GNU OpenMP spins for milliseconds and keeps its core busy.
     "GOMP_SPINCOUNT": "1000",
-    "LRU_CACHE_CAPACITY": "1024",  # compiled oneDNN operations, one per tensor shape, that each thread caches
+    "LRU_CACHE_CAPACITY": "1024",  # number of compiled oneDNN operations, one per tensor shape, that a thread caches
 }
 _FOR_TORCH_ON_ARM = {"DNNL_DEFAULT_FPMATH_MODE": "BF16", "THP_MEM_ALLOC_ENABLE": "1"}  # advice of AWS for Graviton
 

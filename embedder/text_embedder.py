@@ -63,7 +63,7 @@ class Embedder:
 
     @cached_property
     def _document_engine(self) -> "NativeEngine | TorchEngine":
-        """The engine for documents. A separate engine is started at the first access if precisions differ."""
+        """The engine for documents. If queries have another precision, a second engine starts at the first access."""
         return self._query_engine if self.plan.queries is self.plan else start_engine(self.plan)
 
     def twin(self) -> "Embedder":
@@ -86,7 +86,7 @@ class Embedder:
         return self.tokenizer.has(word)
 
     def count_broken(self, texts: Sequence[str]) -> tuple[int, int]:
-        """Count the broken word pieces, which are unknown tokens or single letters, and all word pieces of texts."""
+        """Count the broken word pieces (single letters and unknown tokens), and all word pieces, in some texts."""
         return self.tokenizer.count_broken(texts)
 
     def tokenize(self, texts: Sequence[str], *, role: Role = "document") -> list[list[int]]:
@@ -99,7 +99,7 @@ class Embedder:
         return self.tokenizer(texts, role) if len(texts) else []
 
     def tokenize_query(self, text: str) -> TokenizedText:
-        """Return the token ids of a query, and the counts of its broken word pieces and of all its word pieces."""
+        """Return the token ids of a query, with the counts that `count_broken` returns."""
         return self.tokenizer.read(text, "query")
 
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> Floats:
@@ -148,7 +148,7 @@ class Embedder:
         return [QueryTokens(*each) for each in zip(vectors, tokens, (each.broken for each in tokenized), strict=True)]
 
     def encode_document_tokens(self, texts: Sequence[str], rows: Sequence[TokenIds] | None = None) -> DocumentTokens:
-        """Return vectors of documents and signs of their distinct tokens, like the function `encode_documents`."""
+        """Return vectors of texts and signs of their distinct token vectors; see the function `encode_documents`."""
         rows = self.tokenize(texts) if rows is None else rows
         positions_by_text = [first_occurrences(np.asarray(row, np.int32)) for row in rows]
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
@@ -166,7 +166,7 @@ class Embedder:
     def maxsim(
         self, query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]
     ) -> Floats:
-        """Score passages against the tokens of a query. Arguments and result are those of `late_interaction.maxsim`."""
+        """Score passages by the token vectors of a query. Has the arguments and result of `late_interaction.maxsim`."""
         return self._query_engine.maxsim(query, signs, starts, counts)
 
     def embed_query(self, text: str) -> list[float]:
@@ -211,7 +211,7 @@ class CrossEncoder:
 def encode_documents(
     embedder: Embedder, texts: Sequence[str], *, tokens: bool, rows: Sequence[TokenIds] | None = None
 ) -> DocumentTokens:
-    """Embed documents, with or without their tokens.
+    """Embed documents, with or without the signs of their token vectors.
 
     Args:
         texts: n texts, truncated to the model's maximum length.

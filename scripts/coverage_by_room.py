@@ -12,7 +12,7 @@ BAR = 90.0
 
 
 def main(report: str) -> None:
-    """Print the covered percentage of lines and branches of each folder, lowest first, and mark those below BAR."""
+    """Print the covered percentage of lines and branches of each folder, lowest first. Mark folders below `BAR`."""
     rooms = defaultdict[str, list[int]](lambda: [0, 0])
     for name, entry in json.loads(Path(report).read_text())["files"].items():
         summary = entry["summary"]

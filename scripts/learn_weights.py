@@ -59,7 +59,7 @@ class Collection(NamedTuple):
     name: str
     kind: str
     has_tokens: bool
-    scaled: Array  # (queries, candidates, 3): dense, lexical, tokens
+    scaled: Array  # (queries, candidates, 3): dense, lexical, late interaction
     exists: Array  # (queries, candidates)
     relevance: Array  # (queries, candidates)
     signals: Array  # (queries, signals)
@@ -137,8 +137,8 @@ class Examples:
     def __init__(self, collections: list[Collection], mean: Array, deviation: Array) -> None:
         """Select queries of each collection, their relevant candidates, and the best candidates of each search.
 
-        All kinds have the same weight, and so have all collections within a kind. If a collection has token scores,
-        each query becomes two examples, one with them and one without.
+        All kinds of collections have the same weight, and so have all collections of a kind. If a collection has scores
+        of late interaction, each query becomes two examples, one with and one without these scores.
         """
         sizes = Counter(each.kind for each in collections)
         chooser = np.random.default_rng(0)
@@ -171,7 +171,10 @@ class Examples:
         self.ideal = (self.relevant / torch.log2(torch.arange(MAX_RELEVANT) + 2.0)).sum(1).clamp(min=0.1)
 
     def loss(self, table: torch.Tensor, is_used: torch.Tensor) -> torch.Tensor:
-        """Return a penalty minus the smoothed nDCG (Qin, Liu and Li 2010) of the collections where `is_used` is 1."""
+        """Return a penalty on large coefficients minus smoothed nDCG (Qin, Liu and Li 2010).
+
+        `table` has the coefficients. Only collections where `is_used` is 1 are included.
+        """
         words = torch.sigmoid(self.inputs @ table[0] + self.offset)
         vector = torch.where(self.tokens > 0, torch.sigmoid(self.inputs @ table[1]), 1.0)
         weights = torch.stack([(1 - words) * vector, words, (1 - words) * (1 - vector)], 1)
@@ -207,7 +210,7 @@ def fit(examples: Examples, is_used: Array) -> Array:
 
 
 def weights_of(table: Array, each: Collection, mean: Array, deviation: Array, *, tokens: bool) -> Array:
-    """Return the weights of dense search, lexical search and tokens, (queries, 3), for a collection's queries."""
+    """Return the weights of dense search, lexical search and late interaction for each query, (queries, 3)."""
     logits = inputs_of(each.signals, mean, deviation, int(tokens)) @ table.T
     logits[:, 0] -= each.signals[:, 0]
     words, vector = 1 / (1 + np.exp(-logits.T))

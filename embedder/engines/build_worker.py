@@ -142,7 +142,7 @@ class _TensorWriter:
         self._write(block if precision == "fp32" else _bf16(block) for block in blocks)
 
     def linear(self, weight: Array, bias: Array, precision: str, interleave: int) -> None:
-        """Write a linear layer: the weight (n, k) in panels, the bias, and for int8 a scale and a sum per output."""
+        """Write a linear layer: the weight (n, k) in panels of `PANEL` outputs, the bias, for int8 scales and sums."""
         (n, k), scale, sums = weight.shape, None, None
         values: npt.NDArray[Any] = _bf16(weight) if precision == "bf16" else weight
         if precision == "int8":

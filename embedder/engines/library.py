@@ -2,8 +2,8 @@
 
 Kernels are compiled separately for each instruction set. A wheel's library has kernels for all instruction sets of an
 architecture, and the engine selects one at run time. A library that is compiled on the user's machine has kernels for
-one. The ctypes declarations repeat native/interface.h. This module may import only the standard library and `errors`,
-because setup.py imports it to build the wheel.
+one instruction set. The ctypes declarations repeat native/interface.h. setup.py imports this module to build the wheel,
+so the module may import only the standard library and `errors`.
 """
 
 import ctypes

@@ -105,7 +105,7 @@ class NativeEngine:
     def maxsim(
         self, query: Floats, signs: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]
     ) -> Floats:
-        """Score passages against the tokens of a query. Arguments and result are those of `late_interaction.maxsim`."""
+        """Score passages by the token vectors of a query. Has the arguments and result of `late_interaction.maxsim`."""
         if len(query) == 0 or query.shape[1] > MAX_KERNEL_WIDTH:
             return maxsim(query, signs, starts, counts)
         query = np.ascontiguousarray(query, dtype=np.float32)
@@ -119,7 +119,7 @@ class NativeEngine:
     def encode(self, rows: Sequence[TokenIds], *, tokens: bool = False) -> tuple[Floats, list[Floats]]:
         """Return the vectors of texts, float32 (n, dim), from the token ids of each text.
 
-        If `tokens` is true, also return each text's token states in the last layer, float32 (tokens, hidden). Raises
+        If `tokens` is true, also return the last hidden states of each text, float32 (tokens, hidden). Raises
         ModelError if a token is unknown, or if a text has more tokens than the model has positions.
         """
         count, order = len(rows), [0]

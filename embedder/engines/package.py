@@ -81,12 +81,12 @@ def ensure_package(plan: Plan, key: PackageKey, report: Callable[[str], None] = 
 
 
 def is_built(plan: Plan) -> bool:
-    """Return whether all packages that a plan's engine needs are cached. Ignores the separate plan for queries."""
+    """Return whether all compiled files that a plan's engine needs are cached. Does not check `plan.queries`."""
     return all(_is_cached(plan, key) for key in (plan.package_key, plan.library_key))
 
 
 def needs_compiler(plan: Plan) -> bool:
-    """Return whether a plan's engine must first run a C++ compiler. Ignores the separate plan for queries."""
+    """Return whether a C++ compiler must run before a plan's engine can start. Does not check `plan.queries`."""
     if plan.engine == "native":
         return not _is_cached(plan, plan.library_key)
     return plan.engine == "compile" or not _is_cached(plan, plan.package_key)
@@ -108,7 +108,7 @@ def package_folder(cache: Path, key: PackageKey) -> Path:
 
 
 def ensure(cache: Path, key: PackageKey, build: Callable[[Path], None]) -> Path:
-    """Return the folder of a verified package. If the package is missing, call `build` with an empty folder to fill.
+    """Return the folder of a verified package. If the package is missing, `build` must write it to an empty folder.
 
     `build` may write temporary files to the parent of that folder. Raises CacheError, CompilerMissing, or PackageError
     if the package is damaged or cannot be built.
@@ -131,7 +131,7 @@ def ensure(cache: Path, key: PackageKey, build: Callable[[Path], None]) -> Path:
 
 
 def verify(folder: Path, key: PackageKey) -> None:
-    """Check the owner, key and file hashes of a package. Raises CacheError or PackageError."""
+    """Check the owner, key and file hashes of a package. Raises CacheError if it is not private, else PackageError."""
     advice = f"remove {folder} to build it again"
     record_path = folder / _RECORD
     try:

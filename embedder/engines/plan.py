@@ -62,7 +62,7 @@ class Plan:
 
     @property
     def isa(self) -> str:
-        """The instruction set for which the plan's package is compiled."""
+        """The instruction set that the engine uses."""
         return cpu.detect().isa if self.engine == "native" else cpu.detect().torch_isa
 
     @cached_property

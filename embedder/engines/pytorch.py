@@ -30,7 +30,7 @@ _COMPILE_OPTIONS: dict[str, Any] = {"freezing": True, "cpp_cache_precompile_head
 class TorchEngine:
     """An engine that runs a PyTorch model on padded batches of token ids.
 
-    `run` maps ids and mask, int64 (b, s), to vectors, float32 (b, d), and token states, float32 (b, s, hidden).
+    `run` maps ids and mask, int64 (b, s), to vectors, float32 (b, d), and last hidden states, float32 (b, s, hidden).
     """
 
     def __init__(self, spec: ModelSpec, run: Run) -> None:
@@ -45,7 +45,7 @@ class TorchEngine:
     def encode(self, rows: Sequence[TokenIds], *, tokens: bool = False) -> tuple[Floats, list[Floats]]:
         """Return the vectors of texts, float32 (n, dim), from the token ids of each text.
 
-        If `tokens` is true, also return each text's token states in the last layer, float32 (tokens, hidden).
+        If `tokens` is true, also return the last hidden states of each text, float32 (tokens, hidden).
         """
         vectors = np.empty((len(rows), self._dimension), dtype=np.float32)
         states_by_text: list[Floats] = [vectors[:0]] * len(rows)

@@ -44,7 +44,7 @@ _Sizes = dict[str, tuple[int, ...]]
 
 
 class Weights(Tensors):
-    """A mapping from names to weights. Access raises ModelError if a weight is missing or damaged or misshapen."""
+    """A mapping from names to weights. Access raises ModelError if a weight is missing, damaged or misshapen."""
 
     def __init__(self, loaders: _Loaders, sizes: _Sizes, misfit: str) -> None:
         super().__init__(loaders)
@@ -203,7 +203,7 @@ _HEADS = {
 
 
 def read_head(spec: ModelSpec) -> Callable[[Array], Array]:
-    """Return the head of a cross-encoder, a function from float32 (n, hidden) to logits (n,). Raises ModelError.
+    """Return the head of a cross-encoder, which maps float32 (n, hidden) to logits (n,). Raises ModelError if damaged.
 
     A head is a dense layer, an activation, in some models a norm without bias, and a linear layer with one output.
     """

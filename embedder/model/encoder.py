@@ -67,7 +67,7 @@ class Encoder(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Map ids, int64 (b, s), and mask, int64 (b, s), to hidden states, float32 (b, s, d).
 
-        The mask is 1 for tokens, and 0 for padding on the right. An id is token + token type × vocabulary size.
+        The mask is 1 for tokens, and 0 for padding on the right. An id is token id + token type × vocabulary size.
         """
         s = ids.shape[1]
         first = self.shape.first_position
@@ -102,7 +102,7 @@ class ModernLayer(nn.Module):
         self.down = nn.Linear(shape.intermediate, shape.hidden)
 
     def forward(self, x: Tensor, bias: Tensor, angles: Tensor) -> Tensor:
-        """Apply the layer to x, float32 (b, s, d). `bias` is added to attention scores. `angles` are (s, width)."""
+        """Apply the layer to x, float32 (b, s, d). Adds `bias` to attention scores. `angles` is from `angle_table`."""
         b, s, d = x.shape
         dtype = self.qkv.weight.dtype
         states = self.qkv(self.norm1(x).to(dtype)).view(b, s, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
@@ -195,7 +195,7 @@ class SentenceEncoder(nn.Module):
         ]
 
     def to_bf16(self) -> Self:
-        """Convert weights to bf16 in place, and return this model. Norms and positions of `Encoder` stay in fp32."""
+        """Convert weights to bf16 in place, and return this model. Norms and position embeddings stay in fp32."""
         if not isinstance(self.encoder, Encoder | ModernEncoder):
             self.encoder.to(torch.bfloat16)
         for module in self.encoder.modules():
@@ -208,7 +208,7 @@ class SentenceEncoder(nn.Module):
         return self.with_states(ids, mask)[0]
 
     def with_states(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the vectors that `forward` returns, and the token states, float32 (b, s, hidden)."""
+        """Return the vectors that `forward` returns, and the last hidden states, float32 (b, s, hidden)."""
         states = self.encoder(ids, mask)
         vectors = torch.cat([pool(name, states, mask) for name in self.pooling], dim=-1)
         for step in self.steps:
@@ -217,19 +217,19 @@ class SentenceEncoder(nn.Module):
 
 
 class WithStates(nn.Module):
-    """A wrapper whose `forward` returns vectors and token states. Engines compile and run this module."""
+    """A wrapper whose `forward` returns vectors and last hidden states. Engines compile and run this module."""
 
     def __init__(self, sentence: SentenceEncoder) -> None:
         super().__init__()
         self.sentence = sentence
 
     def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Map ids and mask, int64 (b, s), to vectors float32 (b, d) and states float32 (b, s, hidden)."""
+        """Map ids and mask, int64 (b, s), to vectors (b, d) and last hidden states (b, s, hidden), float32."""
         return self.sentence.with_states(ids, mask)
 
 
 def load_module(spec: ModelSpec, precision: str = "fp32") -> SentenceEncoder:
-    """Load a model's module for inference. Weights are bf16 if the precision is bf16, else fp32. Raises ModelError."""
+    """Load a model as a PyTorch module with bf16 or fp32 weights. Raises ModelError if a file is damaged."""
     shape = spec.shape
     if shape is None:
         encoder: nn.Module = TransformersEncoder(spec)

@@ -52,7 +52,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_object(path: Path, *, optional: bool = False) -> dict[str, Any]:
-    """Return the object in a JSON file. If the file is optional and missing, return {}. Raises ModelError."""
+    """Return the object in a JSON file, or {} if an optional file is missing. Raises ModelError if it is unreadable."""
     value = {} if optional and not path.exists() else read_json(path)
     if not isinstance(value, dict):
         raise ModelError(f"{path} is not a JSON object: fetch the model again")
@@ -130,7 +130,7 @@ def _load(path: Path, name: str, data: npt.NDArray[np.uint8], kind: str, shape: 
 
 
 def file_sha256(path: Path) -> bytes:
-    """Return the SHA-256 of a file, cached until the file's inode, size or times change. Raises OSError."""
+    """Return the SHA-256 of a file, cached until its inode, size or times change. Raises OSError if unreadable."""
     status = path.stat()
     return _digest(path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
@@ -138,7 +138,7 @@ def file_sha256(path: Path) -> bytes:
 @lru_cache(64)
 def _digest(path: Path, *state: int) -> bytes:
     digest = hashlib.sha256()
-    # Mapped memory is returned to the system. A buffer on the heap would stay allocated in every worker of a server.
+    # Mapped memory is returned to the operating system. Memory of the heap would stay allocated in every server worker.
     with path.open("rb", buffering=0) as file, mmap(-1, _READ_BYTES) as memory, memoryview(memory) as buffer:
         while count := file.readinto(buffer):
             with buffer[:count] as block:

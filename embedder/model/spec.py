@@ -59,7 +59,7 @@ class Shape:
     eps: float
     gelu: str  # "none" or "tanh", the argument `approximate` of torch.nn.functional.gelu
     relative_buckets: int = 0
-    types: int = 1  # number of token types; an id in the input is token + token type × vocabulary size
+    types: int = 1  # number of token types; an id in the input is token id + token type × vocabulary size
     # The fields below are for ModernBERT. In a layer with local attention, a token attends to `window` tokens on each
     # side. Every `global_every`-th layer has global attention.
     global_every: int = 0

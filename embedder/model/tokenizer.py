@@ -20,7 +20,7 @@ _MAX_CHARS_PER_TOKEN = 32
 _MAX_BATCH_CHARS = 1 << 16  # characters; encoding them takes 35 MB
 _CACHED_WORDS = 4_000  # words; they take 30 MB, and the library's default of 10,000 is not faster
 _UNKNOWN = frozenset(("[UNK]", "<unk>"))
-# A model is assumed to know a language if at most this share of word pieces is broken (see `TokenizedText`). The
+# A model is assumed to know a language if at most this share of word pieces are single letters or unknown tokens. The
 # default model's share is 0.05 in English, 0.15 in most languages of Latin script, 0.3 in Turkish and 0.9 in others.
 MAX_KNOWN_SHARE = 0.13
 _TRUST_SLOPE, _MIN_TRUST = 6.0, 0.08
@@ -95,7 +95,7 @@ class Tokenizer:
         return list(_ids(self._truncating, [self._prepare(self._prompts[role] + text[:max_chars]) for text in texts]))
 
     def read(self, text: str, role: Role) -> TokenizedText:
-        """Return the token ids that `__call__` returns for a text, and the counts of broken and of all word pieces."""
+        """Return the token ids that `__call__` returns for a text, with the counts that `count_broken` returns."""
         text = self._prepare(self._prompts[role] + text[: _MAX_CHARS_PER_TOKEN * self.max_length])
         encoding = self._truncating.encode(text)
         ids, spans, words, first = encoding.ids, encoding.offsets, encoding.word_ids, len(self._prompts[role])
@@ -144,7 +144,7 @@ class Tokenizer:
         return joined.ids.tolist() == [i for tokens in separate for i in tokens.ids] and prompt[-1:] in ("", " ", "\n")
 
     def join_document(self, texts: Sequence[TextTokens]) -> npt.NDArray[np.int32]:
-        """Return a document's token ids from the tokens of its parts. Valid only if `splits_at_space` is true."""
+        """Return a document's token ids from the tokens of its parts. Requires that `splits_at_space` is true."""
         return np.concatenate([*self._document_start, *(each.ids for each in texts), self._special[1]])
 
     @cached_property
@@ -166,7 +166,7 @@ class Tokenizer:
         return any(len(tokens) == 1 and tokens[0].lstrip(_SPACE).lower() == word for tokens in spelled)
 
     def count_broken(self, texts: Sequence[str]) -> tuple[int, int]:
-        """Return the number of broken word pieces, and of all word pieces, in all texts."""
+        """Count the broken word pieces (single letters and unknown tokens), and all word pieces, in some texts."""
         counts = [self.read(text, "document").broken for text in texts]
         return sum(broken for broken, _ in counts), sum(pieces for _, pieces in counts)
 
@@ -239,9 +239,10 @@ def tokenizable(text: str) -> str:
 
 
 def reliability_of(broken: float) -> float:
-    """Return the reliability of a text's vectors, from 0.08 to 1. `broken` is its share of broken word pieces.
+    """Return how reliable the vector of a text is, from 0.08 to 1.
 
-    A model splits words of a language that it was not trained on into single letters or unknown tokens.
+    `broken` is the share of the text's word pieces that are single letters or unknown tokens. It is high if the text is
+    in a language that the model was not trained on.
     """
     return max(_MIN_TRUST, min(1.0, 1 - _TRUST_SLOPE * (broken - MAX_KNOWN_SHARE)))
 

@@ -21,7 +21,7 @@ BASELINE = "LangChain script"
 
 
 def cold(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
-    """Measure the time from the start of a process to its first correct answer. Returns a row for each contestant.
+    """Measure the time from the start of a process to its first correct answer. Returns a table row for each program.
 
     The index has `chunks` short passages. If the source has fewer, passages are combined to get more.
     """

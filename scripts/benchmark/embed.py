@@ -76,7 +76,7 @@ def embed(source: Path, chunks: int, repeat: int, work: Path, only: Sequence[str
 
 
 def single(loaded: Loaded, texts: Sequence[str], length: int, turns: int) -> list[Row]:
-    """Measure the time to embed single texts. A turn embeds each text twice. Returns a row for each contestant."""
+    """Measure the time to embed single texts. A turn embeds each text twice. Returns a table row for each program."""
     print(f"1 text of {length} tokens", file=sys.stderr)
     calls = {name: peer.embed for name, (peer, _) in loaded.items()}
     seconds = interleave(calls, [[text] for text in texts] * 2, turns, settle=_SETTLE_SECONDS)
@@ -84,7 +84,7 @@ def single(loaded: Loaded, texts: Sequence[str], length: int, turns: int) -> lis
 
 
 def bulk(loaded: Loaded, texts: Sequence[str], tokens: int, turns: int) -> list[Row]:
-    """Measure the time to embed all texts in one call. Returns a row for each contestant."""
+    """Measure the time to embed all texts in one call. Returns a table row for each program."""
     print(f"{len(texts)} passages", file=sys.stderr)
     calls = {name: peer.embed for name, (peer, _) in loaded.items()}
     seconds = interleave(calls, [texts], turns, rehearsals=0)
@@ -93,10 +93,10 @@ def bulk(loaded: Loaded, texts: Sequence[str], tokens: int, turns: int) -> list[
 
 
 def load(peers: Sequence[Peer], only: Sequence[str], texts: Sequence[str]) -> tuple[Loaded, list[Row]]:
-    """Load the peers whose names contain a word in `only`, or all if it is empty. Compare their vectors with REFERENCE.
+    """Load the peers whose names contain a word in `only`, or all peers. Compare their vectors with `REFERENCE`'s.
 
     Returns:
-        The loaded peers with their lowest cosine on `texts`, and a row for each peer that could not be loaded.
+        The loaded peers with their lowest cosine on `texts`, and a table row for each peer that could not be loaded.
     """
     loaded: Loaded = {}
     rows: list[Row] = []
@@ -126,7 +126,7 @@ def load(peers: Sequence[Peer], only: Sequence[str], texts: Sequence[str]) -> tu
 
 
 def compare(title: str, seconds: dict[str, list[float]], loaded: Loaded) -> list[Row]:
-    """Return a row for each contestant, with its times and its speed relative to the fastest peer and LangChain."""
+    """Return a table row for each program: times, and speed relative to LangChain and the fastest other software."""
     theirs = {name: summarise(values)["median_ms"] for name, values in seconds.items() if not name.startswith(OURS)}
     best_any = min(theirs, key=theirs.__getitem__)
     floats = {name: median for name, median in theirs.items() if loaded[name][0].precision in FLOATS}

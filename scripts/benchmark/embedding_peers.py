@@ -39,7 +39,7 @@ class Setup:
 
 
 class Peer(Protocol):
-    """The interface of compared software."""
+    """The interface of the programs that `bench.py embed` compares."""
 
     name: str
     precision: str
@@ -63,7 +63,7 @@ class Batches:
         self.dimension = spec.dimension
 
     def __call__(self, texts: Sequence[str]) -> Iterator[tuple[list[int], Ids, Ids]]:
-        """Yield each batch as the positions of its texts in `texts`, ids, int64 (b, s), and mask, int64 (b, s)."""
+        """Yield (positions in `texts`, ids, mask) for each batch. Ids and mask are int64 (b, s)."""
         if len(texts) == 1:
             ids = np.array([self._tokenizer.encode(texts[0]).ids], dtype=np.int64)
             yield [0], ids, np.ones_like(ids)

@@ -16,7 +16,7 @@ _SECONDS = 6
 
 
 def floor(work: Path, script: Path) -> list[Row]:
-    """Return the CPU time per answer in µs, by number of clients, for each component (a row) and in total."""
+    """Return a table row for each component: its CPU time per answer in µs for several numbers of clients."""
     line = [sys.executable, str(Path(traced_server.__file__)), "serve", "--index", str(work / "index")]
     line += ["--workers", "1", "--threads", "1", "--port", "{port}"]
     rows: dict[str, Row] = {}

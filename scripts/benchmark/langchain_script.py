@@ -28,7 +28,7 @@ def save(texts: list[str], vectors: list[list[float]], embedding: Any, folder: P
 
 
 def main(model: str, index: str, query: str) -> None:
-    """Print the best passage of a saved store for a query."""
+    """Print the passage of a saved FAISS store that is nearest to a query."""
     from langchain_community.vectorstores import FAISS
 
     # Loading the pickle is safe, because the benchmark has written it.

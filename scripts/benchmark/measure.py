@@ -29,7 +29,7 @@ def interleave(
     settle: float = 0,
     rehearsals: int = 1,
 ) -> dict[str, list[float]]:
-    """Time contestants in turn on the same inputs. Returns the seconds of each call, by contestant.
+    """Time functions (contestants) in turn on the same inputs. Returns the seconds of each call, by contestant.
 
     In a turn, each contestant is called with all inputs before the next contestant, because contestants that alternate
     after every call would evict each other's weights from the cache. For the same reason, calls in the first `settle`

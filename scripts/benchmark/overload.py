@@ -31,7 +31,7 @@ def overload(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
     """Measure a server with 1, 16 and 160 clients, and the CPU time of each component of a search.
 
     160 clients send queries for `seconds`. An index in the work folder is reused. Environment variables select the
-    model, engine and precision. Rows have the fields of `hammer` and, for 160 clients, `livez_p99_ms`.
+    model, engine and precision. Table rows have the fields of `hammer` and, for 160 clients, `livez_p99_ms`.
     """
     ours = Embeddings(load().embedder_config())
     count = prepare_index(source, chunks, work, ours)

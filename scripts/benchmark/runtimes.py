@@ -67,7 +67,7 @@ class OpenVino:
         self._setup = setup
 
     def load(self) -> None:
-        """Convert the model, quantise it for int8, and compile it for both hints."""
+        """Convert the model, quantise it for int8, and compile it with the hints LATENCY and THROUGHPUT."""
         import openvino
         import openvino.properties as properties
         import openvino.properties.hint as hint
@@ -98,7 +98,7 @@ class OpenVino:
         self._queue = openvino.AsyncInferQueue(compiled(hint.PerformanceMode.THROUGHPUT))
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Embed a single text directly, and several texts through the queue."""
+        """Embed a single text directly, and several texts through an asynchronous queue."""
         vectors = np.empty((len(texts), self._batches.dimension), dtype=np.float32)
         if len(texts) == 1:
             for _, ids, mask in self._batches(texts):

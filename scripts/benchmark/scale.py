@@ -109,7 +109,7 @@ def _label(share: float | None) -> str:
 
 
 def recall(generation: Searchable, vectors: Vectors, filter: Filter | None, truth: np.ndarray[Any, Any]) -> float:
-    """Return the share of the true neighbours that dense search with a filter finds among its first ten hits."""
+    """Return the share of the true neighbours that are among the first ten hits of dense search with a filter."""
     hits = total = 0
     for vector, true_rows in zip(vectors, truth, strict=True):
         rows = generation.search_vectors(vector, CANDIDATES, filter)[1][:TRUE_NEIGHBOURS]
@@ -167,15 +167,15 @@ def choose_queries(texts: Sequence[str], count: int) -> list[str]:
 
 
 class Truth:
-    """Finds the true neighbours of each query by exact search, without a filter and with each filter."""
+    """Finds the ten nearest passages to each query by exact search, without a filter and with each filter."""
 
     def __init__(self, questions: Vectors, shares: int = len(SHARES)) -> None:
         self._questions = questions
         self._scores = np.full((shares + 1, len(questions), TRUE_NEIGHBOURS), -np.inf, dtype=np.float32)
-        self.rows = np.full(self._scores.shape, -1, dtype=np.int64)  # (1 + shares, queries, neighbours)
+        self.rows = np.full(self._scores.shape, -1, dtype=np.int64)  # (1 + filters, queries, neighbours)
 
     def add(self, first: int, vectors: Vectors, shares: npt.NDArray[np.bool_]) -> None:
-        """Add the vectors of the n rows from `first` on. `shares`, bool (shares, n), says which rows a filter keeps."""
+        """Search n more vectors, which have the rows from `first` on. Filter i allows a row if `shares[i]` is true."""
         scores = self._questions @ vectors.T
         for i, is_selected in enumerate([None, *shares]):
             allowed = np.arange(len(vectors)) if is_selected is None else np.flatnonzero(is_selected)
@@ -192,7 +192,7 @@ def write_index(
 ) -> dict[str, int]:
     """Write an index of `count` real and perturbed passages. Returns the bytes of each file.
 
-    Random documents have the name of a share, such as "1.0%", in their metadata, so that searches can filter by share.
+    Some random documents, for example 1 % of all, have the value "1.0%" in their metadata, for which a filter can ask.
     """
     prepare(index)
     rng = np.random.default_rng(7)
@@ -237,5 +237,5 @@ def _document(row: int, texts: Sequence[str], shares: npt.NDArray[np.bool_]) -> 
 
 
 def name_of(share: float) -> str:
-    """Return the value that selects a share of the documents by their metadata, such as "0.1%"."""
+    """Return the metadata value of the documents that a filter selects, such as "0.1%" if their share is 0.001."""
     return f"{share:.1%}"

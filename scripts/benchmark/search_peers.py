@@ -45,7 +45,7 @@ class Contestant(NamedTuple):
 
 
 def peers(source: Path, environments: Path, seconds: int, work: Path) -> list[Row]:
-    """Measure Pilotlight and each library that is installed, one after the other. Returns a row for each.
+    """Measure Pilotlight and each installed library, one after the other. Returns a table row for each.
 
     Args:
         source: a dataset in BEIR's layout.
@@ -90,7 +90,7 @@ def measure(contestant: Contestant, folder: Path, dataset: Dataset, seconds: int
 
 
 def prepare(name: str, environments: Path, folder: Path, texts: Sequence[str]) -> Contestant:
-    """Write the texts to a contestant's folder, and return the contestant."""
+    """Write the texts to the folder of a library or of Pilotlight, and return its command lines and routes."""
     folder.mkdir(parents=True, exist_ok=True)
     if name == OURS:
         if not (folder / "texts").exists():

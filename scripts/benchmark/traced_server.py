@@ -49,7 +49,7 @@ Totals = dict[str, list[int]]  # component → number of calls, nanoseconds
 
 
 class _Thread(threading.local):
-    """The totals of a thread, and the nanoseconds that the current component has spent in other components."""
+    """The measurements of a thread. `nested` is the CPU time in ns that a component has spent in other components."""
 
     all_totals: list[Totals] = []  # noqa: RUF012 - shared by all threads
 
@@ -63,7 +63,7 @@ _thread = _Thread()
 
 
 def timed(component: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function to add its calls and CPU time to a component. Time in other components is excluded."""
+    """Wrap a function to count its calls and CPU time for a component. Time in other components is excluded."""
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
@@ -83,7 +83,7 @@ def timed(component: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def find(component: str, name: str) -> tuple[Any, str]:
-    """Return the module or class that contains a function, and the function's name in it. Raises LookupError."""
+    """Return the module or class that contains a function, and the function's name. Raises LookupError if missing."""
     module, _, path = name.partition(":")
     *classes, last = path.split(".")
     try:
@@ -95,7 +95,7 @@ def find(component: str, name: str) -> tuple[Any, str]:
 
 
 def trace() -> None:
-    """Wrap the functions of all components in every module that has imported them. Raises LookupError."""
+    """Wrap the functions of all components in every module that has imported them. Raises LookupError if missing."""
     for component, names in COMPONENTS.items():
         for owner, name in [find(component, name) for name in names]:
             function = getattr(owner, name)
