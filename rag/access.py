@@ -88,7 +88,7 @@ class Scope:
         return requested & allowed if requested else allowed
 
     def without_lists(self) -> "Scope":
-        """Return a copy of the scope without `readers`, so that it ignores the access lists of documents."""
+        """Return a copy of the scope that ignores the access lists of documents."""
         return Scope(tuple(Grant(grant.collections, grant.filter) for grant in self.grants))
 
     def _of(self, collection: str) -> list[Grant]:
@@ -260,10 +260,7 @@ class KeyFile:
         return key
 
     def remove(self, name: str) -> Key:
-        """Remove a key and return its record. Running servers refuse the key immediately.
-
-        Raises KeysError if there is no such key, or if the key file cannot be read or written.
-        """
+        """Remove a key and return it. Running servers refuse the key immediately. Raises KeysError if it is unknown."""
         with self._locked_keys() as keys:
             if name not in (by_name := {key.name: key for key in keys}):
                 raise KeysError(f"there is no key called {name[:80]!r}; there are: {', '.join(by_name) or 'none'}")
@@ -287,7 +284,7 @@ class KeyFile:
     def _write(self, keys: Iterable[Key]) -> None:
         new = None
         try:
-            # Only the owner can read a file that NamedTemporaryFile creates.
+            # Only its owner can read a file that NamedTemporaryFile creates.
             with tempfile.NamedTemporaryFile(dir=self.path.parent, prefix=self.path.name, delete=False) as file:
                 new = Path(file.name)
                 with suppress(FileNotFoundError):
@@ -386,7 +383,7 @@ class _Rule(NamedTuple):
 
 
 def _rule(table: Mapping[str, Any], where: str) -> _Rule:
-    """Parse one table `[[access]]`. If it is invalid, raises SettingsError with `where` (file and table) in front."""
+    """Parse one table `[[access]]`. `where` names the file and the table in the message of a SettingsError."""
     refuse_unknown(table, (*_SUBJECTS, *_OBJECTS, "role"), where)
     everything, role, everybody = table.get("everything", False), table.get("role", "read"), table.get("everybody")
     users, groups, collections = (_texts(table, name, where) for name in ("user", "group", "collections"))

@@ -133,7 +133,7 @@ class Client:
         return self._ask(f"{API}/documents/{quote(id, safe='')}", DocumentListing, params={"collection": collection})
 
     def documents(self, collection: str = DEFAULT_COLLECTION) -> Iterator[DocumentListing]:
-        """Yield every document of a collection. A rebuild of the index during the export does not affect it."""
+        """Yield every document of a collection, unaffected by a rebuild of the index in the meantime."""
         params = {"collection": collection}
         with self._stream("GET", f"{API}/documents", params=params, accept="application/jsonl") as response:
             rest = b""
@@ -143,7 +143,7 @@ class Client:
                     yield self._decode(line, DocumentListing)
 
     def push(self, url: str, content: str | bytes, **facts: Any) -> IndexChange:
-        """Push a document, which replaces an earlier document at its address. Requires a key with the role write.
+        """Push a document. It replaces an earlier document with the same address. Requires a key with the role write.
 
         Args:
             url: address of the document. The server does not fetch it.
@@ -157,7 +157,7 @@ class Client:
         return self._ask(f"{API}/documents", IndexChange, {"url": url, **body, **facts})
 
     def withdraw(self, url: str, collection: str = DEFAULT_COLLECTION) -> IndexChange:
-        """Withdraw a pushed document, and return this change. Requires a key with the role write.
+        """Withdraw a pushed document, and return a change to pass to `wait`. Requires a key with the role write.
 
         Raises:
             Rejected: no document was pushed to this address.

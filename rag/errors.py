@@ -41,7 +41,7 @@ class FieldError(QueryError):
 
 
 class NotThere(RagError, status=404):
-    """A request refers to something that does not exist. `field` is the field of the request with this reference."""
+    """A request refers to something that does not exist. `field` is the name of the field with the reference."""
 
     def __init__(self, detail: str, field: str = "id") -> None:
         super().__init__(detail)

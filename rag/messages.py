@@ -308,7 +308,7 @@ class FeedbackRequest(Request):
 
 
 class EmbeddingRequest(Struct):
-    """Texts to embed, in OpenAI's format. Its other fields are ignored, and long texts are truncated."""
+    """Texts to embed, in OpenAI's format. Other fields of that format are ignored, and long texts are truncated."""
 
     input: Text | Annotated[list[Text], Meta(min_length=1, max_length=MAX_EMBEDDED_TEXTS)]
     model: Annotated[str, Meta(max_length=1000, description="name of the model, as in /readyz")] = ""
@@ -460,7 +460,7 @@ class Push(Request):
 
 
 class IndexChange(Struct):
-    """The push or the withdrawal of a document, with its state. `id` is a number within the collection."""
+    """The push or the withdrawal of a document, with its state. `id` counts the changes of the collection."""
 
     id: Count
     collection: str

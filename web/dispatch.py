@@ -25,7 +25,7 @@ from web.problems import raw_problem
 
 SEARCH_THREADS, LONG_THREADS = 2, 16  # per worker process
 PROBES = frozenset({b"/livez", b"/readyz", b"/metrics"})
-NEXT_MS = 5  # wait for the next request of a connection
+NEXT_MS = 5  # maximum wait for the next request of a connection
 BUSY = "The server is overloaded: try again."
 _PEEK_BYTES = 8192
 _MAX_LENGTH_DIGITS = 9
@@ -85,7 +85,7 @@ class _RoundRobinQueue:
         return len(self._queues)
 
     def put(self, job: _Job, name: bytes, *inner: bytes) -> None:
-        """Add a job to the queue of a client. With further names, this queue is itself a round-robin queue."""
+        """Add a job to the queue called `name`. With `inner` names, that queue is a round-robin queue too."""
         queue = self._queues.get(name)
         if queue is None:
             queue = self._queues[name] = _RoundRobinQueue() if inner else deque()

@@ -45,7 +45,6 @@ class DisplayNames:
     """Converts local paths to display names, which hide folders of the server: /srv/docs/a.md becomes docs/a.md."""
 
     def __init__(self, sources: Iterable[str] = ()) -> None:
-        """Choose a name for each local source of a collection."""
         roots = {source: readable_url(source).rstrip("/") for source in sources if _is_local(source)}
         same = Counter(map(_name_of, {*roots.values()}))
         # Long paths are first, because one source may contain another. Sources with equal names also show their parent.

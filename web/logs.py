@@ -102,7 +102,7 @@ class ServerLogger(Logger):  # type: ignore[misc]
 
 def configure(log_format: str) -> None:
     """Log to standard error: Pilotlight's messages from level INFO, and those of libraries from level WARNING."""
-    logging._srcfile = None  # the line that logs is slow to find, and no format shows it
+    logging._srcfile = None  # saves the search for the line that logs, which no format shows
     handler = LineHandler()
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(handlers=[handler], force=True)

@@ -88,7 +88,7 @@ class Operation:
 
 
 def operation_of(view: Callable[..., Any] | None) -> Operation | None:
-    """Return the decorator of a view function, or None if it has none."""
+    """Return the `Operation` that decorates a view function, or None."""
     return getattr(view, _ATTRIBUTE, None)
 
 
@@ -109,7 +109,7 @@ def operations(app: Flask) -> Iterator[tuple[Rule, str, Operation]]:
 
 
 def long_paths(app: Flask) -> set[str]:
-    """Return the paths of routes that may take long, each without its first variable and the rest."""
+    """Return the paths of routes that may take long, each up to its first variable."""
     return {rule.rule.partition("<")[0] for rule, _, operation in operations(app) if operation.takes_long}
 
 

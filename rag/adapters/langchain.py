@@ -24,7 +24,7 @@ class PilotlightRetriever(BaseRetriever):
     """A LangChain retriever. It raises the errors of its `searcher`.
 
     The metadata of each result has the address of the hit as `source`, because chains cite this field. `source` and the
-    fields in `METADATA_FIELDS` override metadata of the document with the same names.
+    fields in `METADATA_FIELDS` override document metadata with the same names.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)

@@ -46,10 +46,9 @@ def count_tokens(text: str) -> int:
 
 
 class DocumentExcerpt:
-    """Passages selected from a document. Each passage is identified by its index in the document, from 0."""
+    """Passages that `load_headings` or `load_around` select from a document. Passages have indexes in the document."""
 
     def __init__(self, document: OpenDocument) -> None:
-        """Create an excerpt without passages. `load_headings` and `load_around` select passages."""
         self.document = document
         self.url, self.title = document.facts["url"], document.facts["title"]
         self.age = age_of(document.facts["fetched_at"], document.facts["date"])
@@ -60,7 +59,7 @@ class DocumentExcerpt:
         self._costs: dict[int, int] = {}
 
     def load_headings(self) -> None:
-        """Select all passages and read their headings. Their texts are read on demand."""
+        """Select all passages and read their headings. The texts of passages are read on demand."""
         characters = 0
         path = short_path = ""
         for index, (url, section, tokens) in enumerate(self.document.headings()):
@@ -83,7 +82,7 @@ class DocumentExcerpt:
 
     @cached_property
     def runs(self) -> list[range]:
-        """The indexes of selected passages as ranges: one for each series of passages with the same heading path."""
+        """The indexes of selected passages as ranges, one for each series of passages with the same heading path."""
         groups = groupby(enumerate(sorted(self._headings)), key=lambda each: (each[1] - each[0], self.section(each[1])))
         runs = [[index for _, index in run] for _, run in groups]
         return [range(run[0], run[-1] + 1) for run in runs]
@@ -150,10 +149,9 @@ class DocumentExcerpt:
         return f"{self.heading(indexes[0])} ({self._headings[indexes[0]][0]})"
 
     def block(self, number: int, indexes: Sequence[int], text: str | None = None, **facts: str) -> str:
-        """Return a numbered block of text between delimiters, which begins with a header.
+        """Return a block of text between delimiters. Its header has the number, the section, the address and `facts`.
 
-        If `text` is None, the block has the passages, with an ellipsis for each gap between them. The header names the
-        section, the address and `facts`.
+        If `text` is None, the block contains the passages, with an ellipsis for each gap between passages.
         """
         if text is None:
             stretches = groupby(enumerate(indexes), key=lambda each: each[1] - each[0])
@@ -189,10 +187,7 @@ class DocumentExcerpt:
         return blocks, None
 
     def outline(self, budget: float) -> str:
-        """Return the headings of the document, one per line, with the number of tokens and the address of each section.
-
-        Subheadings are omitted from the deepest level upwards until the outline has at most `budget` tokens.
-        """
+        """Return the headings, with the tokens and address of each section. Omits subheadings to fit the budget."""
         nodes: list[_Heading] = []
         above: list[_Heading] = []
         for run in self.runs:

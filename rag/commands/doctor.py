@@ -116,11 +116,7 @@ def _index(settings: Settings, model_plans: list[Plan], warnings: list[str]) -> 
 
 
 def readers(warnings: list[str]) -> dict[str, str | None]:
-    """Return how the kernel confines the processes that read documents.
-
-    The result has the name of the mechanism for each kind of confinement, such as `network`, or None if this kernel has
-    no mechanism for it. In that case, adds a warning.
-    """
+    """Return how each security mechanism of the kernel restricts document readers. Warns if one is missing."""
     with closing(ReaderProcess()) as process:
         with _warning(warnings):
             process.start()

@@ -42,7 +42,7 @@ class IndexRequest:
     """The sources to index, and the options of the builds.
 
     Args:
-        sources: sources to index. If empty, `configured` or, if that is empty too, those of the live index.
+        sources: sources to index; if empty, `configured`; if both are empty, the sources of the live index.
         configured: sources in the configuration file.
         add: whether to keep the other sources of the live index.
         full: whether the first build reprocesses unchanged pages too.

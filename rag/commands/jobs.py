@@ -39,7 +39,7 @@ def run_job(folder: Path, work: Work = index_sources) -> int:
     end: dict[str, Any] = {"state": "failed", "report": None, "error": None}
     code = 2
     try:
-        with raise_at(signal.SIGINT):  # a server that ignores SIGINT starts processes that ignore it too
+        with raise_at(signal.SIGINT):  # also works if the server, and so this process, ignores SIGINT
             if (folder / CANCEL).exists():  # SIGINT was sent before `raise_at`
                 raise KeyboardInterrupt
             end |= {"report": work(job), "state": "done"}

@@ -1,4 +1,4 @@
-"""Helpers for several verbs, which check the index, the store and the models of the settings, and load the models."""
+"""Helpers of the verbs: check the index, the store and the models in the settings, and load the models."""
 
 import dataclasses
 import sys
@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 
 
 def published_folder(settings: Settings) -> Path:
-    """Return the folder of the collection.
-
-    Raises CollectionMissing if there are only other collections, and IndexMissing if nothing has been indexed.
-    """
+    """Return the folder of the collection. Raises CollectionMissing, or IndexMissing if nothing has been indexed."""
     folders = list_collections(settings.index_dir)
     folder = settings.collection_dir
     if folder in folders.values():
@@ -68,7 +65,7 @@ class LazyEmbedder:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer. Its first use starts to load the embedder in a thread. Raises an error if that has failed."""
+        """The tokenizer. Its first use starts a thread that loads the embedder. Raises an error if that has failed."""
         loading = self._start_loading()
         if loading.done():
             loading.result()
@@ -185,7 +182,7 @@ def _live_manifests(settings: Settings) -> Iterator[Manifest]:
 
 
 def prepare(*plans: Plan, quiet: bool = False) -> None:
-    """Compile the models of the plans, unless this has been done before. Progress is shown on stderr."""
+    """Compile the models of the plans that are not compiled yet. Shows the progress on stderr."""
     for plan in plans:
         if (key := plan.package_key) and not is_built(plan):
             verb = "compiling" if needs_compiler(plan) else "packing"

@@ -60,7 +60,7 @@ def serve(context: CommandContext, /, settings: Settings, *, source: Sequence[st
     if source:
         wait_until_indexed = start_indexing(settings, source)
         settings = context.settings(without=SOURCE_SETTINGS)
-        import_module("web.server")  # saves time, because the first build is running
+        import_module("web.server")  # while the first build is running
         wait_until_indexed()
     settings = models.with_index_precision(settings)
     plan, *rerank_plans = models.plans(settings)

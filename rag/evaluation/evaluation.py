@@ -301,7 +301,7 @@ class Side:
 
 
 def read_side(text: str, settings: Settings, name: str) -> Side:
-    """Parse a search to compare, such as `live,mode=dense`. Error messages call it by its `name`, which is A or B."""
+    """Parse a search to compare, such as `live,mode=dense`. Error messages contain `name`: A or B."""
     generation, *rest = _NEXT_OPTION.split(text)
     if generation != LIVE and not is_generation_id(generation):
         raise SettingsError(f"{name} must be {LIVE} or a generation id, optionally with ,NAME=VALUE…: {text[:80]!r}")
@@ -335,7 +335,7 @@ def search_index(retriever: Retriever, queries: Mapping[str, str], judgements: J
     Args:
         retriever: searches the index.
         queries: texts by id.
-        judgements: relevance of documents by address. A hit whose duplicate is judged relevant counts as the duplicate.
+        judgements: relevance of documents by address. A relevant duplicate of a hit is scored instead of the hit.
         side: mode of the search, and whether to rerank.
     """
     run: Run = {}
@@ -361,7 +361,7 @@ def relevant_documents(judgements: Judgements) -> list[str]:
 
 
 def compare(queries: Mapping[str, str], judgements: Judgements, a: Run, b: Run) -> dict[str, Any]:
-    """Compare run B with run A on judged queries. Returns a JSON-ready report, the largest losses of B first."""
+    """Compare run B with run A on judged queries. The report is JSON-ready, with the largest losses of B first."""
     first, second = (measure(judgements, queries, run) for run in (a, b))
     measures = {}
     for name in first:

@@ -81,7 +81,7 @@ def _reading() -> Iterator[None]:
 
 @_reading()
 def report(folder: Path, days: int, collection: str | None = None, *, now: datetime | None = None) -> Report:
-    """Return a report on the last `days`, including today. Raises InsightsError if searches cannot be read."""
+    """Summarize the searches of the last `days`, including today. Raises InsightsError if they cannot be read."""
     today = (now or datetime.now(UTC)).replace(hour=0, minute=0, second=0, microsecond=0)
     since = today - timedelta(days=days - 1)
     counts, asked, unanswered, collections = [0] * 8, list[QuestionFigures](), list[QuestionFigures](), list[str]()
@@ -101,7 +101,7 @@ def report(folder: Path, days: int, collection: str | None = None, *, now: datet
 
 
 def _by_need(question: QuestionFigures) -> tuple[int, int, str]:
-    """Return a sort key for unanswered questions. Searches with unopened hits count least, as they may be answered."""
+    """Return a sort key for unanswered questions. Unopened hits count least, because a snippet may be the answer."""
     text, group = question
     return -(group.empty + group.far + group.bad), -group.unanswered, text
 
@@ -121,7 +121,7 @@ class JudgedQuestion(NamedTuple):
 
 @_reading()
 def judged_questions(folder: Path, collection: str) -> list[JudgedQuestion]:
-    """Return the questions with a relevant hit, the most frequent question first. Raises InsightsError.
+    """Return the questions with a relevant hit, most frequent first. Raises InsightsError if no searches are recorded.
 
     A hit is relevant if it was judged good, or if it was opened in at least MIN_OPENED searches.
     """

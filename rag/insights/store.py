@@ -106,7 +106,7 @@ class InsightsStore:
                 connection.execute("UPDATE searches SET seen = 1 WHERE id = ? AND seen = 0", (id,))
 
     def delete_old(self, now: float, days: int, max_bytes: int) -> None:
-        """Delete searches whose hits were not displayed after ten minutes, and all other searches after `days`.
+        """Delete searches after `days`. Delete a search after ten minutes if its hits were not displayed.
 
         While the file exceeds `max_bytes`, delete the oldest tenth of the searches. `now` is a Unix time.
         """
@@ -128,7 +128,7 @@ class InsightsStore:
 
 
 def open_to_read(folder: Path) -> sqlite3.Connection:
-    """Open the database read-only. Raises InsightsError if it is missing, sqlite3.Error or OSError."""
+    """Open the database read-only. Raises InsightsError if it is missing, and the errors of `InsightsStore`."""
     if not (folder / DATABASE).is_file():
         raise InsightsError(f"{folder} has no record of searches: serve with --insights to keep one")
     connection = _open(folder)
@@ -167,7 +167,6 @@ class Recorder:
     """Records searches in a background thread. Safe to share between threads. Only `close` waits for writes."""
 
     def __init__(self, folder: Path, days: int) -> None:
-        """Create a recorder for the database in a folder. Searches are deleted after `days`."""
         self.count: Callable[[str, int], None] = lambda *_: None  # arguments: "written" or "dropped", and a number
         self._folder, self._days = folder, days
         self._searches: deque[RecordedSearch] = deque()

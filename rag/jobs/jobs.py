@@ -1,4 +1,4 @@
-"""Jobs of a server: builds of the index in separate processes. Files share the state of jobs between workers:
+"""Jobs of a server: builds of the index in separate processes. All workers read the state of jobs from files:
 
 INDEX/jobs/lock        locked while a job is started or stopped
 INDEX/jobs/<id>/lock   locked by the process of the job until it ends
@@ -137,10 +137,7 @@ class JobManager:
         return request | {"ended_at": None, "report": None, "error": None} | end
 
     def cancel(self, job_id: str) -> dict[str, Any]:
-        """Tell a job to stop, and return the job. The live index does not change.
-
-        Raises JobMissing if there is no such job, and JobConflict if it has ended.
-        """
+        """Tell a job to stop, and return the job. Raises JobMissing if it is unknown, JobConflict if it has ended."""
         self.get(job_id)
         with self._locked():
             if not self._is_running(job_id):
@@ -161,7 +158,7 @@ class JobManager:
 
 @contextmanager
 def writing(index_dir: Path, folder: Path, size: int = 0) -> Iterator[None]:
-    """Create both folders, and check that `size` bytes are free. Raises StorageFull if a write in the block fails."""
+    """Create both folders, and check that `size` bytes are free. Raises StorageFull, also if the block cannot write."""
     try:
         with disk_errors(index_dir):
             prepare(index_dir)

@@ -65,7 +65,7 @@ class PushedQueue:
             self._thread.join()
 
     def put(self, push: Push) -> dict[str, Any]:
-        """Store a document, which replaces an earlier document at its address. Returns the change, JSON-ready.
+        """Store a document. It replaces an earlier document with the same address. Returns the change, JSON-ready.
 
         Raises:
             RequestRefused: the document is invalid.

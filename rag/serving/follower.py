@@ -30,7 +30,7 @@ RETRY_SECONDS = 10.0  # pause before the next attempt to open a broken generatio
 CHECK_SECONDS = 3600.0  # interval of checks of the index files
 SUSPECT_SECONDS = 60.0  # the same interval while requests fail
 LOADING_SECONDS = 20.0  # maximum wait of a query while the process starts
-_MAX_JOINT_RETRIEVERS = 16  # cached
+_MAX_CACHED_RETRIEVERS = 16
 LOADING = "loading the model and the index"
 
 
@@ -76,7 +76,7 @@ class ServedModel:
             raise RagError(f"model {self.name} cannot be loaded: {error.strerror or error}") from error
 
     def embed(self, texts: Sequence[str], role: Role, model: str = "") -> QueryEmbedding:
-        """Embed texts in the background queue. Raises DeadlinePassed, or NotThere if `model` is another model."""
+        """Embed texts in the background queue. Raises DeadlinePassed, or NotThere if `model` names another model."""
         if model not in ("", self.name):
             raise NotThere(f"there is no model {model[:80]!r}; the model is {self.name}", "model")
         vectors = self._background.encode(texts, role)
@@ -295,7 +295,7 @@ class Follower:
             generations = {name: each.generation for name, each in members.items()}
             joint = JointGeneration({name: g for name, g in generations.items() if isinstance(g, Generation)})
             retriever = self._retriever_of(joint, self.model)
-            self._joint_retrievers = dict([*self._joint_retrievers.items(), (key, retriever)][-_MAX_JOINT_RETRIEVERS:])
+            self._joint_retrievers = dict([*self._joint_retrievers.items(), (key, retriever)][-_MAX_CACHED_RETRIEVERS:])
         return retriever
 
     def _note(self, served: ServedCollection, reason: str) -> None:

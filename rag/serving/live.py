@@ -38,7 +38,7 @@ Matches = Callable[[bytes], object]
 _PACK, _UNPACK = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Answer).decode
 BATCH_PASSAGES = 64
 MAX_SHOWN_CHARACTERS = 1_000_000
-_MAX_OVERVIEWS = 256  # cached per generation
+_MAX_CACHED_OVERVIEWS = 256  # per generation
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,14 +220,14 @@ class LiveRetriever:
             return len(rows), generation.chunks(np.array(rows[:limit], np.int64))
 
     def overview(self, collection: str = DEFAULT) -> dict[str, Any]:
-        """Return the number, facets and build time of the documents in the scope. Raises the errors of `search`."""
+        """Summarize the documents in the scope: number, facets and build time. Raises the errors of `search`."""
         with self._reading(collection) as (generation, scope_filter):
             overviews = self.follower.overviews.setdefault(generation, {})
             if scope_filter not in overviews:
                 manifest, facts = generation.manifest, generation.survey(scope_filter)
                 editions = (edition_at(each.url, each.source, manifest.versions) for each in facts)
                 facets = count_facets(facts, [edition.version for edition in editions if edition])
-                if len(overviews) >= _MAX_OVERVIEWS:
+                if len(overviews) >= _MAX_CACHED_OVERVIEWS:
                     overviews.clear()
                 overviews[scope_filter] = {"documents": len(facts), "created_at": manifest.created_at, "facets": facets}
             return overviews[scope_filter]
@@ -257,9 +257,7 @@ class LiveRetriever:
     def changes(
         self, since: str | None, until: str | None = None, collection: str = DEFAULT, filter: Filter | None = None
     ) -> "Changes":
-        """Compare two generations or two product versions of a collection.
-
-        If the edits have more than MAX_SHOWN_CHARACTERS, further documents are listed without their sections.
+        """Compare two generations or product versions. After MAX_SHOWN_CHARACTERS, the changed sections are omitted.
 
         Args:
             since: the earlier generation or version; None for the previous generation.

@@ -94,7 +94,7 @@ def collections_of(collection: str, collections: str | Sequence[str] | None) -> 
 
 
 def collection_field(collection: str) -> dict[str, Any]:
-    """Return the query parameter that selects a collection, by name. The default collection gives {}."""
+    """Return the query parameter `collection`, or {} for the default collection, which needs no parameter."""
     return {} if collection == DEFAULT_COLLECTION else {"collection": collection}
 
 

@@ -42,7 +42,7 @@ USER = "user:"  # names of keys have no colon, so the prefix distinguishes users
 REALM = "Pilotlight"
 MAX_AUTHORIZATION = 1024
 TOO_MANY_REFUSALS = "Too many requests without a valid key came from this address: try again later."
-MAX_REFUSALS_PER_SECOND = 5.0  # one client address
+MAX_REFUSALS_PER_SECOND = 5.0  # per client address
 CORS_PATHS = ("/api/", "/v1/", "/openapi.json")
 PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST, DELETE",

@@ -72,10 +72,7 @@ class TokenBuckets:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
 
     def _find(self, digest: bytes) -> tuple[int, float]:
-        """Return the offset of a caller's bucket, and the time when it will be full.
-
-        A new caller replaces the owner of the fullest bucket nearby, and its time is 0.
-        """
+        """Return the offset of a caller's bucket and the time when it is full. A new caller gets the fullest bucket."""
         first = int.from_bytes(digest[:4], "little")
         fullest, earliest = 0, float("inf")
         for probe in range(_PROBES):
@@ -137,7 +134,7 @@ def register(app: Flask, settings: Settings, name_caller: Callable[[Request], st
 
 
 def read_body(max_bytes: int) -> bytes:
-    """Read the request's body. Raises RequestEntityTooLarge, ServiceUnavailable, or OSError if it is incomplete."""
+    """Read the request's body. Raises OSError if it is incomplete, RequestEntityTooLarge or ServiceUnavailable."""
     http_request = this_request()
     size = max_bytes if http_request.content_length is None else http_request.content_length
     if size > max_bytes:

@@ -201,7 +201,7 @@ def _lines(text: str, start: int, end: int) -> list[Span]:
 
 
 def _bounds(text: str, start: int, end: int) -> Span:
-    """Return the span without white space at both ends, but with the indentation of the first line."""
+    """Return the span of text[start:end] without white space at its ends, but with the first indentation."""
     piece = text[start:end]
     indent = len(piece) - len(piece.lstrip())
     return start + piece.rfind("\n", 0, indent) + 1, start + len(piece.rstrip())
