@@ -32,7 +32,7 @@ class Unwanted(ParseError):
 
 @dataclass(frozen=True, slots=True)
 class PageParts:
-    """A request for parts of an HTML or Markdown page. The site's `template` is to be removed from the text."""
+    """A request for parts of an HTML or Markdown page. Text of the site's `template` is removed."""
 
     links: bool = False
     needs_rendering: bool = False
@@ -48,7 +48,7 @@ def read_page_parts(page: Page, requested: PageParts, process: ReaderProcess) ->
     """Read the requested parts of an HTML or Markdown page in one pass.
 
     Returns:
-        links: the links as the reader process sent them, which are not validated. See `web_page.page_parts`.
+        links: the links from the reader process, not validated. See `web_page.page_parts`.
         needs_rendering: whether a browser must run the scripts of the page first.
         reading: the text and blocks. None if neither was requested, or if the page needs rendering, only refers to
             other pages, or must not be indexed. If the text cannot be read, `reading.content` is a ParseError.

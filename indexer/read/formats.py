@@ -24,7 +24,7 @@ OCR_OFF = "OCR is off"
 MAX_SITEMAP_LENGTH = 50 * 1024 * 1024  # decompressed bytes, as defined by sitemaps.org
 MAX_ENTRIES = 50_000
 FUNCTIONS = {reader: table["function"] for reader, table in _READERS.items() if "function" in table}
-TEXT_READERS = _TYPED_BY_NAME | {HTML, PLAIN}  # a file with NUL bytes is refused
+TEXT_READERS = _TYPED_BY_NAME | {HTML, PLAIN}  # these readers get no files with NUL bytes
 # The media types that a crawl reads. Archives are often copies of pages, and images are often decoration.
 CONTENT_TYPES = frozenset(kind for kind, reader in _READER_BY_TYPE.items() if reader not in (CONTAINER, SCANS))
 OPENAPI = "application/openapi+json"

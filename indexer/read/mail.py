@@ -77,7 +77,7 @@ def _content_of(entity: Message) -> bytes:
 
 
 def _sections(entity: Message, main: Message | None, depth: int = 0) -> list[Section]:
-    """Return the text of a MIME entity and its nested entities. Read the body `main` even if it is declared a file."""
+    """Return the text of a MIME entity and its nested entities. Include `main`, even if it is marked as a file."""
     if depth > _MAX_PART_DEPTH:
         raise ParseError(f"more than {_MAX_PART_DEPTH} nested parts of a message")
     main_type, kind = entity.get_content_maintype(), entity.get_content_subtype()
@@ -89,11 +89,11 @@ def _sections(entity: Message, main: Message | None, depth: int = 0) -> list[Sec
         if kind != "alternative":
             return [one for inner in versions for one in inner]
         best: list[Section] = []  # the first alternative, or a later one with much more text
-        longest = 0.0  # letters and digits; a later alternative must have more
+        min_length = 0.0  # letters and digits
         for version in versions:
             length = sum(sum(map(str.isalnum, section.text)) for section in version)
-            if length > longest:
-                best, longest = version, _MIN_LENGTH_RATIO * length
+            if length > min_length:
+                best, min_length = version, _MIN_LENGTH_RATIO * length
         return best
     if entity is main or _is_shown(entity):
         return _text(entity)

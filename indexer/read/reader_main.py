@@ -59,7 +59,7 @@ def main() -> None:
         with suppress(EOFError):
             while True:
                 request, body = receive(build, _MAX_REQUEST_BYTES)
-                cpu_seconds = request["seconds"] + _GRACE_SECONDS  # per message; then SIGPROF ends the process
+                cpu_seconds = request["seconds"] + _GRACE_SECONDS  # limit per message; SIGPROF then ends the process
                 signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
                 for fields, data in answer(request["reader"], request["argument"], body):
                     send(build, fields, data)
@@ -129,7 +129,7 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
 
 
 def _note_access_list(content: Extraction) -> Extraction:
-    """Return the content unchanged. If it has no access list, but text that looks like one, add a reader note."""
+    """Return the content unchanged. Add a reader note if ordinary text of it looks like an access list."""
     sections = content.sections[:_MAX_SECTIONS_SEARCHED]
     texts = list(filter(str.strip, map(_outside_code, sections))) or [section.text for section in sections]
     if content.declared.access is None and looks_like_list("\n".join(texts)):
@@ -171,8 +171,8 @@ _CAPSET = {"x86_64": 126, "aarch64": 91}
 _CREATE_RULESET, _RESTRICT_SELF = 444, 446
 _CREATE_RULESET_VERSION = 1
 _FILE_RIGHTS = ((1, 13), (2, 14), (3, 15), (5, 16))  # (version of Landlock, number of file rights in this version)
-_NET_VERSION, _NET_RIGHTS = 4, 0b11  # the first version that restricts TCP; its rights are bind and connect
-_SCOPES_VERSION, _SCOPES = 6, 0b11  # the first version that restricts abstract sockets and signals
+_NET_VERSION, _NET_RIGHTS = 4, 0b11  # first version of Landlock that restricts TCP; the rights to bind and connect
+_SCOPES_VERSION, _SCOPES = 6, 0b11  # first version of Landlock that restricts abstract sockets and signals
 _ROOT_FOLDER = "/proc/self/fdinfo"  # contains no files that a reader could misuse
 _LIBC = ctypes.CDLL(None, use_errno=True)
 

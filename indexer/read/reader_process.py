@@ -81,7 +81,7 @@ def receive(connection: Connection, max_body_bytes: int = _MAX_BODY_BYTES) -> tu
 
 @cache
 def _starter(build_pid: int) -> ThreadPoolExecutor:
-    """Return an executor that starts a build's reader processes. The kernel kills them when its only thread ends."""
+    """Return an executor that starts a build's reader processes. The kernel kills them when the executor ends."""
     return ThreadPoolExecutor(1, thread_name_prefix="reader")
 
 
@@ -203,7 +203,7 @@ class ReaderProcess:
     def _exchange(
         self, process: subprocess.Popen[bytes], request: _Request, seconds: float
     ) -> tuple[dict[str, Any], bytes]:
-        """Send a request unless it is None, and return the next message. Kill the process if none arrives in time."""
+        """Send a request, if any, and return the next message. Kill the process if no message arrives in time."""
         began = time.monotonic()
         deadline = threading.Timer(seconds, process.kill)
         deadline.start()
@@ -229,7 +229,7 @@ class ReaderProcess:
 
 
 class _IdleProcesses:
-    """The idle reader processes. Starting another takes about a second, so a patient caller waits that long for one."""
+    """The idle reader processes."""
 
     def __init__(self) -> None:
         self.free: list[ReaderProcess] = []
@@ -239,7 +239,7 @@ class _IdleProcesses:
         self._changed = threading.Condition()
 
     def take(self, *, is_patient: bool) -> ReaderProcess:
-        """Return an idle process, or start one. If `is_patient` is true, first wait for an idle process."""
+        """Return an idle process, or start one. If `is_patient`, first wait about as long as a start takes."""
         with self._changed:
             while is_patient and not self.free and self._lent and self._waited_seconds < self.start_seconds:
                 began = time.monotonic()
@@ -265,7 +265,10 @@ _idle = _IdleProcesses()
 
 @contextmanager
 def borrowed(*, is_patient: bool = False) -> Iterator[ReaderProcess]:
-    """Lend a process for the `with` block. Callers must limit their number. See `_IdleProcesses` for `is_patient`."""
+    """Lend a process for the `with` block. Callers must limit the number of processes that they borrow.
+
+    If `is_patient`, wait about a second for an idle process before starting a process.
+    """
     process = _idle.take(is_patient=is_patient)
     process.is_interrupted = False
     try:
@@ -283,7 +286,7 @@ class ReaderPool:
 
     @contextmanager
     def borrowed(self, *, is_patient: bool = True) -> Iterator[ReaderProcess]:
-        """Lend a process for the `with` block, or wait for one. Raises ParseError if the pool is closed."""
+        """Lend a process for the `with` block. Wait if all are lent. Raises ParseError if the pool is closed."""
         with _pool_slots, borrowed(is_patient=is_patient) as process:
             self._lent.add(process)
             try:

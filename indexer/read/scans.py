@@ -93,8 +93,8 @@ def _read(tesseract: Tesseract, body: bytes, argument: str | None) -> dict[str, 
     `argument` has the media type on line 1 and the page on line 2. Raises ParseError if the file or page is damaged or
     too large.
 
-    Returns: for page 0, `pages`. Otherwise `text`, its `language`, the number of `lines`, the number of uncertain lines
-    `left_out`, and the mean `confidence` of the other lines in percent.
+    Returns: for page 0, `pages`. Otherwise `text`, its `language`, the number of `lines`, the number of lines that were
+    `left_out` because they are uncertain, and the mean `confidence` of the other lines in percent.
     """
     content_type, _, number = (argument or "").partition("\n")
     page = int(number)

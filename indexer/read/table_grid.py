@@ -156,9 +156,9 @@ def _divides_groups(upper: Sequence[str], lower: Sequence[str]) -> bool:
 
 
 def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequence[str] | None = None) -> bool:
-    """Return whether a row has a word above a column of numbers, as a row of column names has.
+    """Return whether a row looks like column names, because it has a word above a column of numbers.
 
-    If a word elsewhere in the row differs from the text in the row `above`, two words above numbers are required.
+    Two such words are required if the row has another new word, which differs from the text in the row `above`.
     """
     words, is_new = 0, False
     for column, text in enumerate(row):

@@ -171,7 +171,7 @@ def _last_state(line: str) -> str:
 
 
 def _replaces_media(data: dict[str, Any]) -> bool:
-    """Return whether an output is a picture or a widget, whose text is only a substitute."""
+    """Return whether an output is a picture or a widget. The text of such an output is only a placeholder."""
     is_media = any(name.startswith(("image/", "video/", "audio/", "application/")) for name in data)
     return is_media and "<table" not in _text(data.get("text/html"))
 
@@ -281,7 +281,7 @@ def read_csv(body: bytes, charset: str | None) -> Extraction:
         return csv.reader(file, delimiter=delimiter, escapechar=escape, skipinitialspace=True)
 
     def consistency(delimiter: str) -> int:
-        """Return how many sample rows a delimiter splits into the most common number of cells above one."""
+        """Return how many sample rows have the most common number of cells. Rows with only one cell are ignored."""
         counts = Counter(len(row) for row in islice(rows(sample, delimiter), _SAMPLE_ROWS) if len(row) > 1)
         return max(counts.values(), default=0)
 

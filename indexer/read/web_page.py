@@ -142,9 +142,9 @@ def _measure_text(tree: HtmlTree) -> tuple[int, int, str | None, bool]:
 
     Returns:
         text_length: the number of characters outside links.
-        prose: this number without the first 120 characters after each link, which may be the size and date of a file.
-        address: the address of the refresh, or None.
-        is_redirect: whether browsers follow the refresh before users can read the page.
+        prose: this number without up to 120 characters after each link, such as the size and date of a listed file.
+        address: the address that a refresh in <meta> names, or None.
+        is_redirect: whether browsers open this address before users can read the page.
     """
     text_length = prose = between = 0
     refresh, is_for_all, has_links = None, False, False

@@ -97,7 +97,7 @@ class _Reader:
         return None
 
     def _block(self, lines: list[str], place: int, depth: int, *, is_in_list: bool = False) -> tuple[str, int]:
-        """Return the HTML of the next block, and the index of the line below this block."""
+        """Return the HTML of the block at `place`, and the index of the line below this block."""
         options = label = anchor = line = ""
         while place < len(lines):
             line = lines[place]
@@ -132,7 +132,7 @@ class _Reader:
         return head + html, place
 
     def _define(self, entry: re.Match[str], lines: list[str], place: int) -> int:
-        """Set an attribute, and return the index of the last line of its definition."""
+        """Set the attribute that line `place` defines. Return the index of the definition's last line."""
         name, value = entry[2], entry[4] or ""
         while value.endswith(" \\") and place + 1 < len(lines):
             place += 1
@@ -203,7 +203,7 @@ class _Reader:
         return f"<p>{self._inline(', '.join(filter(None, words)))}</p>"
 
     def _list(self, lines: list[str], place: int, depth: int) -> tuple[str, int]:
-        """Return the HTML of a list with its nested lists and blocks, and the index of the line below the list."""
+        """Return the HTML of the list at `place` with its nested content, and the index of the line below the list."""
         html, stack = [], list[tuple[str, str]]()  # one per open list: (marker of its items, closing tag)
         while place < len(lines) and (item := _ITEM.match(lines[place]) or _TERM.match(lines[place])):
             is_term = item.re is _TERM
@@ -255,7 +255,8 @@ class _Reader:
         counts = _COLUMN.findall(spec[1] or spec[2] or "") if spec else []
         styles = [style for count, style in counts for _ in range(min(int(count[:3] or 1), _MAX_SPAN))] or [""] * first
         is_head = "header" in options or (len(styles) == first and len(lines) > 1 and lines[0] != "" == lines[1])
-        html, used, below = ["<table><tr>"], 0, [0] * (_MAX_SPAN + 1)  # columns that cells fill in the next rows
+        html, used = ["<table><tr>"], 0
+        below = [0] * (_MAX_SPAN + 1)  # numbers of columns in the next rows that cells of earlier rows fill
         for width, rows, style, words in cells:
             if used >= len(styles):
                 html.append("</tr><tr>")

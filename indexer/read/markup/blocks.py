@@ -81,7 +81,7 @@ _colon_fence = make_fence_rule(markers=(":",), disallow_marker_in_info=())
 
 
 def _line_at(state: StateBlock, line: int, signs: str = "") -> str:
-    """Return the text of a line. If `signs` are given, return "" for code, or if the line begins with no such sign."""
+    """Return the text of a line. With `signs`, return "" for code, and for lines that do not begin with a sign."""
     text = state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]].rstrip()
     return text if not signs or (text[:1] in signs and not state.is_code_block(line)) else ""
 
@@ -272,7 +272,7 @@ def read_highlight(state: StateBlock, start: int, end: int, silent: bool) -> boo
 
 
 def _closing_line(state: StateBlock, start: int, end: int, closing: re.Pattern[str], key: str) -> int:
-    """Return the first line below `start` that matches, or 0. Once a search has failed, `key` prevents further ones."""
+    """Return the first line below `start` that matches, or 0. After a failed search, those with the same `key` fail."""
     for line in range(start + 1, 0 if state.env.get(key) else end):
         if closing.match(state.src, state.bMarks[line], state.eMarks[line]):
             return line

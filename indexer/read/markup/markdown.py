@@ -123,7 +123,7 @@ def _role(match: re.Match[str], environment: Environment) -> _Mark | None:
 
 
 def _attribute_list(match: re.Match[str], environment: Environment) -> _Mark | None:
-    """Skip attributes such as `{.class}` next to a text or at a line end. After a link or picture, show the titles."""
+    """Skip attributes such as `{.class}` next to a text or at a line end. Show titles given to links and pictures."""
     before, after = match.string[max(0, match.start() - 1) : match.start()], match.string[match.end() : match.end() + 1]
     is_apart = before.isspace() and before != "\n" and after not in ("", "\n")
     is_list = _attributes_in(match) is not None and (match[1] or not is_apart)

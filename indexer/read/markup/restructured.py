@@ -105,7 +105,7 @@ def change_of(directive: str, argument: str) -> str:
 
 
 def fields_of(name: str, options: str) -> list[str]:
-    """Return the titles in the options of a directive. If `name` is one word, add its type and values ("Type: int")."""
+    """Return the titles in the options of a directive, and for a one-word `name` other options, such as "Type: int"."""
     is_name = len(name.split()) == 1
     return [
         f"{key.capitalize()}: {value}" if key else value for key, value in _FIELD.findall(options) if is_name or not key

@@ -49,7 +49,7 @@ Tag = tuple[int, str]
 def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag | None:
     """Return the end and the visible text of the tag, comment or expression at `start`, or None if there is none.
 
-    `environment` counts the characters read by failed searches. Their number is limited, so that hostile texts take
+    `environment` counts the characters that failed searches have read. The count is limited, so that hostile texts take
     linear time.
     """
     opening = source[start : start + 3]

@@ -284,12 +284,12 @@ _TOKEN = re.compile(
     r"(?P<digits>[0#?][0#?,]*(?:\.[0#?]*)?|\.[0#?]+)|(?P<other>.)",
     re.IGNORECASE | re.DOTALL | re.ASCII,  # Unicode matching would also accept ſ for s
 )
-# conditions, powers of ten, division by thousands and hours over 24: numbers with these formats are shown as `General`
+# formats that are read as `General`: with conditions, powers of ten, division by thousands, or hours above 24
 _UNSUPPORTED = re.compile(r"\[(?:[<>=]|[hms]+\])|E[+-][0#?]|[0#?],+(?:[^0#?,]|$)", re.IGNORECASE)
 _DAY_ZERO = datetime(1899, 12, 30)
 _LAST_DAY = 2_958_466  # days from `_DAY_ZERO` to the end of the year 9999
-_MAX_EXACT, _MAX_INTEGER = 1e15, 1e21  # numbers in this range have zeros after the 15th digit
-_ROUNDING = 1 + 4e-16  # factor: rounds 2.675, which is stored as slightly less, to 2.68 as spreadsheets do
+_MAX_EXACT, _MAX_INTEGER = 1e15, 1e21  # numbers between these are shown with zeros after the 15th digit
+_ROUNDING = 1 + 4e-16  # factor, so that 2.675, which is stored as slightly less, is rounded to 2.68
 _NOT_ZERO = re.compile("[1-9]")
 _FIELDS = {  # strftime codes; `n` means minutes, and `i` hours of a 12-hour clock
     "yy": "%y", "m": "%-m", "mm": "%m", "mmm": "%b", "d": "%-d", "dd": "%d", "ddd": "%a", "h": "%-H", "hh": "%H",
