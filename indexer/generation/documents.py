@@ -55,7 +55,7 @@ _DOCUMENTS = f"SELECT first_row, chunks, {', '.join(SHOWN_FIELDS)} FROM document
 _FACTS = "url, source, language, content_type, date"
 _PASSAGES = f"SELECT {', '.join(PASSAGE_FIELDS)}, blocks FROM chunks WHERE row BETWEEN ? AND ? ORDER BY row"  # noqa: S608
 _SECTION = "SELECT row, document, url, section, text, blocks FROM chunks WHERE row BETWEEN ? AND ? ORDER BY row"
-SECTION_NEIGHBOURS = 24  # chunks on each side
+SECTION_NEIGHBOURS = 24  # number of chunks shown before and after a chunk, if they belong to its section
 _READ_BATCH = 64
 _ID = re.compile(r"[0-9a-f]{32}")
 read_blocks = Decoder(list[TextBlock]).decode
@@ -193,12 +193,12 @@ class Database:
             raise corrupt(self.path, f"cannot be read ({error})") from error
 
     def rows(self, query: str, *values: Any) -> list[Any]:
-        """Return all rows of an SQL query. Raises IndexCorrupt."""
+        """Return all rows of an SQL query. Raises IndexCorrupt if the file is damaged."""
         with self as connection:
             return connection.execute(query, values).fetchall()
 
     def link_texts(self, condition: str = "TRUE", *values: Any) -> list[Any]:
-        """Return (page, target, text) of the links that meet an SQL condition. Old files have no link texts."""
+        """Return (page, target, text) of links that meet an SQL condition; [] if the file has no link texts."""
         query = f"SELECT url, target, text FROM link_texts JOIN documents ON id = document WHERE {condition}"  # noqa: S608
         return self.rows(query, *values) if self._has_link_texts else []
 
@@ -220,7 +220,7 @@ def open_read_only(path: Path) -> sqlite3.Connection:
 
 
 class DocumentReader:
-    """Reads a published SQLite file. Threads may share a reader. The file may be deleted while the reader is open."""
+    """Reads a published SQLite file. Threads may share a reader. Methods raise IndexCorrupt if the file is damaged."""
 
     def __init__(self, path: Path) -> None:
         """Open the file. Raises IndexCorrupt if it cannot be read or rows are missing."""
@@ -245,44 +245,44 @@ class DocumentReader:
             raise corrupt(self._texts.path, f"has no chunk {error}") from error
 
     def section(self, row: int) -> SectionText:
-        """Return the section that contains a chunk, limited to 24 chunks before and after it. Raises IndexCorrupt."""
+        """Return the section that contains a chunk, with at most `SECTION_NEIGHBOURS` chunks before and after it."""
         with self._texts as connection:
             chunks = connection.execute(_SECTION, (row - SECTION_NEIGHBOURS, row + SECTION_NEIGHBOURS))
             return section_text(row, [(*fields, read_blocks(blocks)) for *fields, blocks in chunks], self._texts.path)
 
     def select(self, filter: Filter) -> RowSet:
-        """Return the rows of the documents that a filter allows. Raises IndexCorrupt."""
+        """Return the rows of the documents that a filter allows. Raises IndexCorrupt if the file is damaged."""
         with self._filters as connection:
             return select_rows(filter, connection, self.chunks)
 
     def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
-        """Map document numbers to `DocumentFacts`. Raises IndexCorrupt."""
+        """Map document numbers to `DocumentFacts`. Raises IndexCorrupt if the file is damaged."""
         query = f"SELECT id, {_FACTS} FROM documents WHERE id {_IN}"  # noqa: S608
         return {number: DocumentFacts(*facts) for number, *facts in self._documents.rows(query, json.dumps(numbers))}
 
     def twins(self) -> dict[int, frozenset[int]]:
-        """Map document numbers to the numbers of better structured duplicates of the document. Raises IndexCorrupt."""
+        """Map the number of each document that has better structured duplicates to the numbers of these duplicates."""
         better: defaultdict[int, set[int]] = defaultdict(set)
         for number, other in self._documents.rows("SELECT document, better FROM twins"):
             better[number].add(other)
         return {number: frozenset(numbers) for number, numbers in better.items()}
 
     def scan(self, allowed: RowSet | None = None) -> Iterator[list[tuple[int, bytes]]]:
-        """Yield batches of (row, UTF-8 text of the chunk). Skip rows that are not allowed. Raises IndexCorrupt."""
+        """Yield batches of (row, UTF-8 text) of the allowed chunks. Raises IndexCorrupt if the file is damaged."""
         query = "SELECT row, CAST(text AS BLOB) FROM chunks WHERE row BETWEEN ? AND ?"
         for start in range(0, self.chunks, _READ_BATCH):
             texts = self._documents.rows(query, start, start + _READ_BATCH - 1)
             yield texts if allowed is None else [each for each in texts if each[0] in allowed]
 
     def survey(self, filter: Filter | None = None) -> list[DocumentFacts]:
-        """Return `DocumentFacts` of all documents, or only of documents that a filter allows. Raises IndexCorrupt."""
+        """Return `DocumentFacts` of all documents, or only of the documents that a filter allows."""
         values: list[str] = []
         where = _sql(filter.conditions(), values) if filter else "TRUE"
         query = f"SELECT {_FACTS} FROM documents WHERE {where}"  # noqa: S608 - fixed conditions
         return list(starmap(DocumentFacts, self._documents.rows(query, *values)))
 
     def entries(self, allowed: RowSet | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
-        """Yield the allowed documents: all, or only the document with this id. Raises IndexCorrupt.
+        """Yield the allowed documents, or only the document with this id. Raises IndexCorrupt if the file is damaged.
 
         For an unknown id, another document is read, so the time does not reveal whether a forbidden document exists.
         """
@@ -300,12 +300,12 @@ class DocumentReader:
         return None
 
     def headings(self, rows: range) -> list[tuple[str, str, int]]:
-        """Return (address, heading path, number of tokens) of each chunk in a range of rows. Raises IndexCorrupt."""
+        """Return (address, heading path, number of tokens) of each chunk in a range of rows."""
         query = "SELECT url, section, tokens FROM chunks WHERE row BETWEEN ? AND ? ORDER BY row"
         return self._documents.rows(query, rows.start, rows.stop - 1)
 
     def passages(self, rows: range) -> list[dict[str, Any]]:
-        """Return the chunks in a range of rows as dicts, ready for JSON. Raises IndexCorrupt."""
+        """Return the chunks in a range of rows as dicts, ready for JSON. Raises IndexCorrupt if the file is damaged."""
         passages: list[dict[str, Any]] = []
         for start in range(rows.start, rows.stop, _READ_BATCH):
             batch = start, min(start + _READ_BATCH, rows.stop) - 1

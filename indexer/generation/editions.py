@@ -97,7 +97,7 @@ def _learn_from_source(documents: Iterable[tuple[str, str, int]]) -> dict[str, t
 
 
 def editions_of(url: str) -> Iterator[Edition]:
-    """Yield the possible editions of an address, one for each segment that looks like a version."""
+    """Yield an `Edition` for each segment of an address that looks like a version."""
     segments = url.partition("?")[0].split("/")
     for number, (segment, beginning) in enumerate(zip(segments, accumulate(segments, "{}/{}".format), strict=True)):
         if len(segment) > _MAX_SEGMENT_CHARACTERS or (number == _HOST_SEGMENT and not segments[1]):
@@ -124,7 +124,7 @@ def version_key(version: str) -> tuple[int, tuple[float, ...], str]:
 
 
 def edition_at(url: str, source: str, versions: Versions) -> Edition | None:
-    """Return the edition of the page at an address, or None if the address contains no known version.
+    """Return the `Edition` that a page's address names, or None if the address contains no known version.
 
     Args:
         source: source of the page's document; versions of other sources do not count.
@@ -137,7 +137,7 @@ def edition_at(url: str, source: str, versions: Versions) -> Edition | None:
 
 
 def resolve_versions(filter: Filter, versions: Versions) -> Filter:
-    """Replace the versions in a filter by their address prefixes, because stores cannot filter by version."""
+    """Replace the versions in a filter by their address prefixes, because vector stores cannot filter by version."""
     also = frozenset(frozenset(resolve_versions(each, versions) for each in group) for group in filter.also)
     bare = replace(filter, version=(), also=also)
     if not filter.version:
@@ -192,7 +192,7 @@ class _Sketched(NamedTuple):
 
 
 def sketch(words: npt.NDArray[np.uint64]) -> bytes:
-    """Compute the sketch of a document from its word hashes, (n,). It consists of ascending uint32 hashes, as bytes."""
+    """Return the sketch of a document, ascending uint32 hashes as bytes, from the hashes of its words, (n,)."""
     runs = np.zeros(max(len(words) - _SHINGLE_WORDS + 1, 0), np.uint64)
     for place in range(_SHINGLE_WORDS):
         runs = (runs * np.uint64(0x9E3779B97F4A7C15)) ^ words[place : place + len(runs)]

@@ -1,4 +1,4 @@
-"""Search a published generation, or the generations of several collections together. Imports no code of builds."""
+"""Search a published index generation, or generations of several collections together. Imports no code of builds."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ MAX_CACHED_FILTERS = 64
 
 
 class Generation:
-    """An open generation. Threads may share it, but processes may not. Its folder may be deleted while it is open."""
+    """An open index generation. Threads may share this object, but processes may not. Its folder may be deleted."""
 
     names: Sequence[str] = ()
 
@@ -108,7 +108,7 @@ class Generation:
         return self._find_headings(typed, limit, self.select(filter) if filter else None)
 
     def score_tokens(self, score: Callable[[TokenReader | None, Rows], Scores], rows: Rows) -> Scores:
-        """Call `score` with the tokens of this generation, or None if it has none, and `rows`. Return the scores."""
+        """Return the result of `score` for the token vectors of this generation (None if it has none) and `rows`."""
         return score(self.tokens, rows)
 
     def collections(self, rows: Sequence[int]) -> list[str] | None:
@@ -120,12 +120,12 @@ class Generation:
         return RowFacts(self._rows["document"][rows], self._rows["signature"][rows])
 
     def editions(self, numbers: Sequence[int]) -> dict[int, Edition | None]:
-        """Map document numbers to the editions of the documents, or to None if the address has no version."""
+        """Map document numbers to `Edition`s, or to None if the document's address contains no version."""
         versions = self.manifest.versions
         return {number: edition_at(each.url, each.source, versions) for number, each in self.facts(numbers).items()}
 
     def documents(self, filter: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
-        """Yield documents with their passages as dicts, ready for JSON; see `entries`. Raises IndexCorrupt."""
+        """Yield documents with their passages as dicts, ready for JSON; see `entries`."""
         for entry in self.entries(filter, id):
             yield {"generation": self.manifest.id, **entry.facts, "passages": self.passages(entry.rows)}
 
@@ -147,13 +147,13 @@ class Generation:
 
 
 class JointGeneration(Generation):
-    """Several generations of the same embedder, searched as one. Their rows and documents are numbered consecutively.
+    """Index generations of several collections, searched as one. Rows and documents are numbered consecutively.
 
     The word statistics for BM25 include all generations. An `EachFilter` has a filter for each generation.
     """
 
     def __init__(self, generations: Mapping[str, Generation]) -> None:
-        """Join the generations of several collections; keys are collection names. Raises as `JointReader` does."""
+        """Join generations of several collections; keys are collection names. Raises the errors of `JointReader`."""
         self.names, self._members = list(generations), list(generations.values())
         counts = [each.manifest.counts for each in self._members]
         self._starts = np.cumsum([0, *(each.chunks for each in counts)])
@@ -185,7 +185,7 @@ class JointGeneration(Generation):
     def search_vectors(
         self, vector: npt.NDArray[np.float32], k: int, filter: Filter | None = None, terms: LexicalQuery | None = None
     ) -> ScoredRows:
-        """Find the k chunks of all generations nearest to a vector."""
+        """Find the k chunks of all generations that are nearest to a vector; see `Generation.search_vectors`."""
         filters = parts_of(filter, len(self._members))
         hits = [each.search_vectors(vector, k, f, terms) for each, f in zip(self._members, filters, strict=True)]
         scores = np.concatenate([scores for scores, _ in hits])
@@ -223,7 +223,7 @@ class JointGeneration(Generation):
         return by_number
 
     def editions(self, numbers: Sequence[int]) -> dict[int, Edition | None]:
-        """Map document numbers to editions. Editions from different collections never have the same `page`."""
+        """Map document numbers to `Edition`s. The `page` differs for documents of different collections."""
         editions: dict[int, Edition | None] = {}
         for each, first, local_numbers in self._split_numbers(numbers):
             for number, edition in each.editions(local_numbers).items():
@@ -232,7 +232,7 @@ class JointGeneration(Generation):
         return editions
 
     def _split_numbers(self, numbers: Sequence[int]) -> Iterator[tuple[Generation, int, list[int]]]:
-        """Yield each generation, the joint number of its first document, and local numbers of its documents."""
+        """Yield (generation, number of its first document here, its own numbers of the documents in `numbers`)."""
         for each, (first, end) in zip(self._members, pairwise(self._numbers.tolist()), strict=True):
             yield each, first, [number - first for number in numbers if first <= number < end]
 

@@ -1,4 +1,4 @@
-"""Estimate whether a model knows the languages of a generation.
+"""Estimate whether a model knows the languages of the documents in an index.
 
 A tokenizer splits the words of an unknown language into "broken" pieces: single letters and unknown tokens.
 """
@@ -11,9 +11,9 @@ import msgspec
 from embedder.model.tokenizer import reliability_of
 
 MULTILINGUAL = "multilingual-e5-small"
-SAMPLE = 256  # passages
+SAMPLE_PASSAGES = 256
 _MIN_RELIABILITY = 0.5
-_MIN_REPORTED_SHARE = 0.02  # share of all passages
+_MIN_REPORTED_SHARE = 0.02  # share of passages below which a language is not reported
 NAMES = dict(
     pair.split(":")
     for pair in "ar:Arabic bg:Bulgarian bn:Bengali bs:Bosnian ca:Catalan cs:Czech da:Danish de:German el:Greek "
@@ -28,7 +28,7 @@ NAMES = dict(
 
 
 class LanguageStats(msgspec.Struct, frozen=True):
-    """A language (None if unknown), its number of passages, and the share of broken pieces in its tokenized texts."""
+    """A language (None if unknown), its number of passages, and the share of unknown or one-letter word pieces."""
 
     language: str | None
     passages: int
@@ -42,13 +42,13 @@ LanguageSamples = Iterable[tuple[str | None, int, Sequence[str]]]
 def measure_languages(
     samples: LanguageSamples, count_broken: Callable[[Sequence[str]], tuple[int, int]]
 ) -> list[LanguageStats]:
-    """Return the statistics of each language. `count_broken` is the embedder's method of this name."""
+    """Return the statistics of each language. `count_broken` is `Embedder.count_broken`."""
     counts = [(language, passages, count_broken(texts)) for language, passages, texts in samples]
     return [LanguageStats(each, count, round(broken / max(1, pieces), 3)) for each, count, (broken, pieces) in counts]
 
 
 def languages_of(report: Mapping[str, Any]) -> list[LanguageStats]:
-    """Return the languages in the report of a generation, or an empty list if the report has none."""
+    """Return the languages in the report of a build, or an empty list if the report has none."""
     return msgspec.convert(report.get("languages", []), list[LanguageStats])
 
 

@@ -68,7 +68,7 @@ class Counts:
 
 
 class _Crawl(TypedDict, total=False):
-    own: dict[str, dict[str, Any]]  # source → its settings that differ from the general ones
+    own: dict[str, dict[str, Any]]  # source → the settings that differ from those of the whole build
 
 
 class _Settings(TypedDict, total=False):
@@ -83,7 +83,7 @@ class _Settings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The description of a generation; docs/index-format.md explains each field."""
+    """The description of an index generation; docs/index-format.md explains each field."""
 
     id: str
     created_at: str
@@ -115,7 +115,7 @@ def is_generation_id(text: str) -> bool:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read and validate the manifest in a folder. Raises IndexCorrupt or IndexUnreadable."""
+    """Read the manifest in a folder. Raises IndexCorrupt if it is damaged, or IndexUnreadable."""
     path = folder / MANIFEST
     try:
         with path.open("rb") as file:
@@ -177,7 +177,7 @@ def record_file(path: Path) -> FileRecord:
 
 
 def check_files(folder: Path, manifest: Manifest) -> None:
-    """Compare the size and SHA-256 of every file with the manifest. Raises IndexCorrupt or IndexUnreadable."""
+    """Compare the size and SHA-256 of every file with the manifest. Raises IndexCorrupt if they differ."""
     for name, record in manifest.files.items():
         path = folder / name
         try:

@@ -1,4 +1,4 @@
-"""Read the live generation during a build, which reuses the records, chunks and vectors of unchanged pages."""
+"""Read the previous build's index during a build, which reuses records, chunks and vectors of unchanged pages."""
 
 import json
 import sqlite3
@@ -66,7 +66,7 @@ def conditions(record: PageRecord) -> Mapping[str, str]:
 
 
 def live_sources(index_dir: Path) -> list[str]:
-    """Return the sources of the live generation; raises IndexMissing or IndexCorrupt."""
+    """Return the sources of the live index generation. Raises IndexMissing or IndexCorrupt."""
     return manifests.read_manifest(index_dir / GENERATIONS / manifests.current_id(index_dir)).sources
 
 
@@ -103,7 +103,7 @@ def sections_of(chunks: list[Chunk]) -> tuple[Section, ...]:
 
 
 class PreviousGeneration:
-    """Reads the generation that is live when a build begins. Threads may share it. In a first build, it is empty.
+    """Reads the index generation that is live when a build begins. It is empty in a first build. Safe for threads.
 
     `is_trusted` is true if the build would split unchanged pages into the same chunks.
     """
@@ -115,7 +115,7 @@ class PreviousGeneration:
     _tokens: TokenReader | None = None
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Open a folder and check its files. Raises IndexCorrupt or IndexUnreadable."""
+        """Open a generation's folder and check its files, or create an empty generation if `folder` is None."""
         if folder is None:
             connection = sqlite3.connect(":memory:", check_same_thread=False)
             connection.executescript(SCHEMA)
@@ -154,7 +154,7 @@ class PreviousGeneration:
         return _record(rows[0]) if rows else None
 
     def copied_sources(self, sources: Iterable[str], refresh: Collection[str]) -> set[str]:
-        """Return the sources that need not be fetched again: they are in this generation, but not in `refresh`."""
+        """Return the sources that need not be fetched again: this generation has them, and `refresh` does not."""
         stored = set(self.manifest.sources) if self.manifest is not None and self.is_trusted else set()
         return stored.intersection(sources).difference(refresh)
 
@@ -169,7 +169,7 @@ class PreviousGeneration:
             last = rows[-1][0]
 
     def requested(self, source: str, prefix: str) -> list[str]:
-        """Return the requested addresses of a source. The requested and final address must both begin with `prefix`."""
+        """Return the addresses that a source requested, if both they and the final addresses begin with `prefix`."""
         requested = (record.requested for record in self.pages(prefix) if record.source == source)
         return [url for url in requested if url.startswith(prefix)]
 
@@ -235,7 +235,7 @@ class PreviousGeneration:
         return self._vectors.vectors(rows)
 
     def tokens(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int32]] | None:
-        """Return the tokens at these rows as `TokenReader.read` does, or None if the generation has no tokens."""
+        """Return the token vectors of these rows as `TokenReader.read` does, or None if the generation has none."""
         return None if self._tokens is None else self._tokens.read(rows)
 
     def signatures(self, rows: range) -> list[int]:

@@ -1,4 +1,4 @@
-"""Map the arrays of a generation into memory, and represent sets of rows.
+"""Map the arrays of an index generation into memory, and represent sets of rows.
 
 `rows.npy` has one entry for each chunk. For late interaction, `tokens.npy` has the sign bits of the vectors of all
 tokens, and `token_offsets.npy` has the index of each chunk's first token in `tokens.npy`.
@@ -29,11 +29,11 @@ ROW = np.dtype([("document", "<u4"), ("signature", "<u8")])
 # the same time (python/cpython#106905).
 _HEADER_LOCK = threading.Lock()
 _HEADER_BYTES = 128  # NumPy pads headers to this size, so the header can be written last
-MAX_SIGNATURE_BITS = 2  # different bits of near-duplicates
+MAX_SIGNATURE_BITS = 2  # the similarity hashes of near-duplicates differ in at most this many of 64 bits
 
 
 class RowSet:
-    """An immutable subset of the rows 0 to total - 1. Threads may share it."""
+    """An immutable set of chunk rows, which are numbers from 0 to total - 1. Threads may share it."""
 
     def __init__(self, allowed: npt.NDArray[np.bool_]) -> None:
         """Create a set from a mask, bool (total,), which is true for the rows in the set."""
@@ -50,7 +50,7 @@ class RowSet:
         ends = np.fromiter(chain.from_iterable(ranges), dtype=np.int64).reshape(-1, 2)
         if len(ends) and (ends.min() < 0 or ends.max() > total or (ends[:, 0] > ends[:, 1]).any()):
             raise ValueError(f"a range of rows is not between 0 and {total}")
-        # Per row: ranges that start minus ranges that end. The cumulative sum counts the ranges that contain the row.
+        # At each row, ranges that start minus ranges that end. The cumulative sum counts ranges that contain the row.
         steps = np.bincount(ends[:, 0], minlength=total + 1) - np.bincount(ends[:, 1], minlength=total + 1)
         return cls(np.cumsum(steps[:total]) > 0)
 
@@ -113,12 +113,12 @@ def read_array(path: Path, dtype: npt.DTypeLike, dimensions: int = 1) -> npt.NDA
 
 
 def read_arrays(folder: Path, kinds: dict[str, npt.DTypeLike]) -> list[npt.NDArray[Any]]:
-    """Map one-dimensional arrays into memory. `kinds` maps file names to dtypes. Raises as `read_array` does."""
+    """Map one-dimensional arrays into memory. `kinds` maps file names to dtypes. Raises the errors of `read_array`."""
     return [read_array(folder / name, dtype) for name, dtype in kinds.items()]
 
 
 def why_no_tokens(passages: int, broken: tuple[int, int], *, is_multilingual: bool) -> str:
-    """Return the reason why a build stores no tokens by default, or an empty string if it stores them.
+    """Return the reason why a build stores no token vectors by default, or an empty string if it stores them.
 
     Late interaction ranks badly in languages that the model does not know, and between different languages.
 
@@ -155,7 +155,7 @@ class TokenWriter:
         self.count += len(counts)
 
     def read(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int32]]:
-        """Return the sign bits and token counts of added passages, in the order of `rows`. Raises OSError."""
+        """Return the sign bits and token counts of passages that were added, in the order of `rows`. Raises OSError."""
         counts = np.concatenate(self._counts)
         ends = counts.cumsum(dtype=np.int64)
         self._file.flush()
@@ -164,7 +164,7 @@ class TokenWriter:
         return np.asarray(signs[concatenate_ranges((ends - counts)[rows], counts[rows])]), counts[rows]
 
     def finish(self) -> None:
-        """Write the header of the token file, and the file of offsets. Raises OSError."""
+        """Write the header of the file of token vectors, and the file of token offsets. Raises OSError."""
         offsets = np.concatenate([[0], *self._counts]).cumsum(dtype=np.int64)
         fields = {"descr": "|u1", "fortran_order": False, "shape": (int(offsets[-1]), self._token_bytes)}
         self._file.seek(0)
@@ -173,15 +173,15 @@ class TokenWriter:
         np.save(self._folder / TOKEN_OFFSETS, offsets, allow_pickle=False)
 
     def close(self) -> None:
-        """Close the token file."""
+        """Close the file of token vectors."""
         self._file.close()
 
 
 class TokenReader:
-    """Reads the tokens of a published generation. Threads may share it."""
+    """Reads the token vectors of a published index generation, as sign bits. Threads may share a reader."""
 
     def __init__(self, folder: Path, passages: int) -> None:
-        """Map the files into memory. Raises IndexCorrupt or IndexUnreadable."""
+        """Map the files into memory. Raises IndexCorrupt if they are damaged, or IndexUnreadable."""
         self._path = folder / TOKEN_OFFSETS
         self.signs: Signs = read_array(folder / TOKENS, np.uint8, 2)
         self._offsets: npt.NDArray[np.int64] = read_array(folder / TOKEN_OFFSETS, np.int64)
@@ -191,13 +191,13 @@ class TokenReader:
             raise corrupt(folder / TOKEN_OFFSETS, "does not match tokens.npy")
 
     def gather(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """Return the sign bits of all tokens, and for each row the index of its first token and its token count."""
+        """Return the sign bits of all token vectors, and for each row its first token and number of tokens."""
         starts, ends = self._offsets[rows], self._offsets[rows + 1]
         if ((starts < 0) | (ends < starts) | (ends > len(self.signs))).any():  # the file was damaged after opening
             raise corrupt(self._path, "does not match tokens.npy")
         return self.signs, starts, (ends - starts).astype(np.int32)
 
     def read(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int32]]:
-        """Return the arguments of `TokenWriter.add` for these passages: sign bits and token counts."""
+        """Return the sign bits and token counts of the passages at these rows, as `TokenWriter.add` takes them."""
         _, starts, counts = self.gather(rows)
         return self.signs[concatenate_ranges(starts, counts)], counts

@@ -79,7 +79,7 @@ class VectorWriter:
         return self._store.reconstruct_batch(rows)  # type: ignore[no-any-return]
 
     def write(self, path: Path) -> None:
-        """Build the index and write it to a file. Equal vectors result in equal files. Raises OSError."""
+        """Build the vector index and write it to a file. Equal vectors result in equal files. Raises OSError."""
         index = self._store
         if self.count >= _MIN_PQ_VECTORS:
             base = self._trained_pq() if self.count < _MIN_IVF_VECTORS else self._trained_ivf()
@@ -143,7 +143,7 @@ class VectorReader:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open a file. Callers must verify its checksum: FAISS may crash on damaged files. Raises IndexCorrupt."""
+        """Open a file, whose checksum the caller must have verified: FAISS may crash on damaged files."""
         try:
             index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
         except (RuntimeError, MemoryError) as error:

@@ -1,4 +1,4 @@
-"""Write the files of a generation. Each chunk has the same row in all files."""
+"""Write the files of an index generation. Each chunk has the same row number in all files."""
 
 import hashlib
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class GenerationWriter:
     """Writes the files of a new generation. Call `finish` to complete them, and always `close` at the end."""
 
     def __init__(self, folder: Path, dimension: int, *, tokens: bool = False) -> None:
-        """Create the files, with a token file if `tokens` is true. Raises OSError or sqlite3.Error."""
+        """Create the files, including a file of token vectors if `tokens` is true. Raises OSError or sqlite3.Error."""
         self._folder = folder
         self._dimension = dimension
         self.documents = DocumentWriter(folder / DOCUMENTS)
@@ -89,7 +89,7 @@ class GenerationWriter:
         return signatures[0]
 
     def drop_tokens(self) -> None:
-        """Delete the token file, so that the generation has no tokens. Raises OSError."""
+        """Delete the file of token vectors, so that the generation has none. Raises OSError."""
         if self.tokens is not None:
             self.tokens.close()
             self.tokens = None
@@ -99,7 +99,7 @@ class GenerationWriter:
         """Complete all files. Return the size and checksum of each file by name.
 
         Raises:
-            VectorError: the number of chunks differs from the number of vectors, or of passages with tokens.
+            VectorError: the number of chunks differs from the number of vectors, or of passages with token vectors.
             OSError, sqlite3.Error: the disk is full or failing.
         """
         if self.vectors.count != self.documents.chunks:

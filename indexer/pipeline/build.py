@@ -168,7 +168,7 @@ class _Shrunk(Exception):
 
 
 def _without_shrunk(plan: BuildPlan, shrunk: _Shrunk) -> BuildPlan:
-    """Return a plan that keeps the source's previous documents. Raises SourceError if no source is left to read."""
+    """Return a plan that copies the previous documents of a shrunk source. Raises SourceError if no other is left."""
     reason = f"{shrunk.observed}; the previous documents are kept; to remove them, index it with --allow-shrink"
     unchanged = {**plan.copy_reasons, shrunk.source: reason}
     if not {*plan.sources}.intersection(plan.config.refresh or ()) - {SOURCE, *unchanged}:
@@ -184,7 +184,7 @@ def _without_shrunk(plan: BuildPlan, shrunk: _Shrunk) -> BuildPlan:
 
 
 class _Build:
-    """Runs a build: reads, copies or skips each page, and publishes the draft."""
+    """Runs a build: reads, copies or skips each page, and publishes the new generation."""
 
     def __init__(self, draft: Draft, embedder: Embedder, plan: BuildPlan, pushed: PushedStore) -> None:
         self._plan, self._earlier, self._report = plan, plan.earlier, plan.report
@@ -200,7 +200,7 @@ class _Build:
         self._templates = Templates(templates, self._is_new)
 
     def run(self, index_dir: Path) -> BuildReport:
-        """Write the documents of all sources to the draft. If anything has changed, publish the draft; see `build`."""
+        """Write the documents of all sources to a new generation. Publish it if anything has changed; see `build`."""
         plan, live, report = self._plan, self._earlier.manifest, self._report
         plan.progress.phase(READING)
         with closing(self._pages()) as pages:
@@ -328,7 +328,7 @@ class _Build:
         return not page.noindex and (record is None or record.content_hash != page.content_hash)
 
     def _add_page(self, page: Page, result: Document | ParseError | None) -> None:
-        """Index a fetched page unless it is excluded or unchanged, and record its outcome."""
+        """Index a fetched page unless it is excluded or unchanged, and store its record for the next build."""
         record = self._earlier.reusable_page(page.url)
         self._report.note(page.url, filter(None, [page.note]))
         if result is not None:
@@ -369,7 +369,7 @@ class _Build:
         if record.failure is not None:
             self._report.fail(Failure(record.url, record.failure), is_kept=True)
         if record.noindex:
-            is_new = record.outcome.is_indexed  # the previous build indexed the page
+            is_new = record.outcome.is_indexed  # noindex was added after the previous build
             outcome = self._skip(record.url, "noindex" if is_new else record.outcome.reasons[0])
         elif record.outcome.is_indexed and not self._earlier.is_trusted:
             number, _ = self._mark_remaining(record.url)
@@ -399,7 +399,7 @@ class _Build:
         return record.outcome
 
     def _index(self, document: Document) -> Outcome:
-        """Cut a document into passages, add it to the draft, and return the outcome."""
+        """Cut a document into passages, add it to the new generation, and return the outcome."""
         chunker = self._chunker
         with self._report.timed("chunk"):
             chunks = chunker.split(document)

@@ -99,7 +99,7 @@ class Cluster:
             raise ClusterError(f"no node of the cluster has {cores} cores for a task: lower --threads")
 
     def encode(self, texts: Sequence[str], *, tokens: bool = False) -> tuple[DocumentTokens, float]:
-        """Embed texts on a node, and their tokens if `tokens` is True. Returns the vectors and the seconds of the task.
+        """Embed texts on a node, with token vectors if `tokens` is True. Returns vectors and the duration in seconds.
 
         Raises the error of the task, or ClusterError if no node is left to run it.
         """

@@ -1,4 +1,4 @@
-"""Write a new generation from new documents, and from unchanged documents and vectors of the live generation."""
+"""Write a new index generation from new documents, and from unchanged documents and vectors of the live one."""
 
 import shutil
 import time
@@ -19,7 +19,7 @@ from embedder.text_embedder import Embedder, encode_documents
 from indexer import memory
 from indexer.config import BuildConfig, credentialed_sources, has_same_limits, inherit_limits
 from indexer.errors import IndexCorrupt, IndexMissing
-from indexer.generation.languages import SAMPLE, LanguageStats, measure_languages, unknown_languages
+from indexer.generation.languages import SAMPLE_PASSAGES, LanguageStats, measure_languages, unknown_languages
 from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, Manifest
 from indexer.generation.previous import READER_VERSION, PreviousGeneration
 from indexer.generation.rows import why_no_tokens
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 _CHUNKS_PER_CALL = 512  # the embedder sorts them by length, so that under 5 % of its batches is padding
 _MAX_BLOCK_CHUNKS = 4096  # limits the memory for vectors that are copied from the previous generation
 _TO_EMBED = -1
-_REPEATED = -2  # _REPEATED - n: same text as row n of this generation
+_REPEATED = -2  # a chunk with the same text as row n of the draft is marked with _REPEATED - n
 _MIN_SAMPLE_TEXTS = 8
-Embedded = tuple[DocumentTokens, float]  # vectors of a block, seconds of embedding
+Embedded = tuple[DocumentTokens, float]  # vectors of a block, seconds that embedding took
 
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """The data of the live generation that a build can reuse: all vectors, all passages, or the whole generation."""
+    """Decisions whether a build can reuse the vectors, the passages, or all files of the live index generation."""
 
     vectors: bool = False
     passages: bool = False
@@ -150,7 +150,7 @@ def drafting(index_dir: Path, keep: int, progress: Progress, *, is_brief: bool =
 
 
 def open_earlier(index_dir: Path, progress: Progress) -> PreviousGeneration:
-    """Open the live generation. If it is missing or damaged, return an empty one."""
+    """Open the live generation. If it is missing or damaged, return an empty generation."""
     try:
         return PreviousGeneration.open(index_dir)
     except IndexMissing:
@@ -161,30 +161,30 @@ def open_earlier(index_dir: Path, progress: Progress) -> PreviousGeneration:
 
 
 class Draft:
-    """Writes the documents of a new generation, and their vectors in blocks.
+    """Writes the documents of a new index generation (a draft), and their vectors in blocks.
 
     A block of passages is embedded while the next block is read and cut. A cluster embeds several blocks at once.
     """
 
     def __init__(self, folder: Path, dimension: int, plan: BuildPlan, earlier: PreviousGeneration) -> None:
-        """Create the files of a draft.
+        """Create the files of the new generation.
 
         Args:
             folder: folder from `publish.start`; its name is the id of the generation.
-            earlier: generation with vectors to reuse.
+            earlier: generation whose vectors are reused.
         """
         self.folder, self._plan, self._earlier = folder, plan, earlier
         self._created = datetime.now(UTC)
         plan.report.tokens = self._initial_token_use()
         self.writer = GenerationWriter(folder, dimension, tokens=plan.report.tokens.kept)
         self.remember = self.writer.documents.remember
-        self._to_copy: list[tuple[int, str]] | None = [] if plan.reuse.everything else None  # None after a change
+        self._to_copy: list[tuple[int, str]] | None = [] if plan.reuse.everything else None  # None: draft changed
         self._chunks_per_call = memory.share(_CHUNKS_PER_CALL)
         self._to_embed: list[Chunk] = []
-        self._rows: list[int] = []  # previous row of each chunk, _TO_EMBED, or _REPEATED - n
+        self._rows: list[int] = []  # rows in the previous generation, _TO_EMBED or _REPEATED - n
         self._placed = 0
         self._row_of: dict[int, int] = {}
-        self._pending: deque[tuple[list[int], int, Future[Embedded] | None]] = deque()  # rows, number of texts, vectors
+        self._pending: deque[tuple[list[int], int, Future[Embedded] | None]] = deque()  # rows, embedded texts, vectors
         self._blocks = plan.cluster.blocks if plan.cluster else 1
         self._pool = ThreadPoolExecutor(self._blocks, thread_name_prefix="embed")
 
@@ -210,7 +210,7 @@ class Draft:
         return signature
 
     def copy_document(self, document_id: int, source: str) -> None:
-        """Copy a document of the previous generation, or postpone this while the draft is unchanged."""
+        """Copy a document of the previous generation. While the draft is unchanged, copying is postponed."""
         if self._to_copy is not None:
             self._to_copy.append((document_id, source))
             return
@@ -252,7 +252,8 @@ class Draft:
 
     def _note_languages(self, model: str) -> None:
         """Add the languages of the documents to the report, and the languages that the model does not know."""
-        report, embedder, samples = self._plan.report, self._plan.embedder, self.writer.documents.languages(SAMPLE)
+        report, embedder = self._plan.report, self._plan.embedder
+        samples = self.writer.documents.languages(SAMPLE_PASSAGES)
         if embedder is not None and report.embedded:
             report.languages = measure_languages(samples, embedder.count_broken)
         else:
@@ -267,7 +268,7 @@ class Draft:
         self.writer.close()
 
     def _append(self, chunks: Sequence[Chunk], rows: Sequence[int | None]) -> None:
-        """Append chunks. `rows` has their rows in the previous generation, or None for texts to embed."""
+        """Append chunks. `rows` has their rows in the previous generation, or None for chunks to embed."""
         for chunk, row in zip(chunks, rows, strict=True):
             if row is None:
                 key = int(chunk.content_hash[:16], 16)
@@ -305,13 +306,13 @@ class Draft:
         return replace(before, by_hand=False, reason=reason)
 
     def _no_tokens(self, passages: int, broken: tuple[int, int]) -> str:
-        """Return the reason not to store token vectors, or an empty string."""
+        """Return the reason not to store token vectors, or an empty string if they are stored."""
         embedder = self._plan.embedder
         is_multilingual = embedder is not None and embedder.is_multilingual
         return self._plan.config.no_tokens or why_no_tokens(passages, broken, is_multilingual=is_multilingual)
 
     def _check_tokens(self, texts: Sequence[str] = ()) -> None:
-        """Count broken pieces in a sample of `texts`. Drop all token vectors if they are useless but not required."""
+        """Delete the token vectors if the model does not know the language, unless the settings require them."""
         tokens, embedder = self._plan.report.tokens, self._plan.embedder
         if texts and embedder is not None:
             broken, pieces = embedder.count_broken(texts[:: max(1, len(texts) // _MIN_SAMPLE_TEXTS)])
@@ -351,7 +352,7 @@ class Draft:
         report.carried += len(rows) - count
 
     def _in_order(self, rows: npt.NDArray[np.int64], embedded: DocumentTokens | None) -> DocumentTokens:
-        """Return all vectors of a block (new, copied and repeated), in the order of `rows`."""
+        """Return the vectors of a block in the order of `rows`: new, copied, or those of a chunk with the same text."""
         stored, before = self.writer.tokens, self.writer.vectors.count
         if embedded is not None and stored is None:
             embedded = DocumentTokens.without(embedded.vectors)

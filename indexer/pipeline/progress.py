@@ -160,17 +160,17 @@ class TokenUse:
     """The decision whether to store the token vectors of passages for late interaction."""
 
     kept: bool
-    by_hand: bool  # whether a setting decided
+    by_hand: bool  # whether the user's setting made the decision
     reason: str
     bytes: int = 0
-    broken: tuple[int, int] = (0, 0)  # (broken, all) pieces of words, from `count_broken`
+    broken: tuple[int, int] = (0, 0)  # result of `Embedder.count_broken` for sampled passages
 
     def __str__(self) -> str:
         return f"yes, {self.bytes / 1e6:,.1f} MB: {self.reason}" if self.kept else f"no: {self.reason}"
 
 
 def token_use(manifest: Manifest) -> TokenUse:
-    """Return the decision on token vectors from the report of a generation."""
+    """Return whether a generation stores token vectors, and the reason, from the report in its manifest."""
     return msgspec.convert(manifest.report["tokens"], TokenUse)
 
 
@@ -213,7 +213,7 @@ class BuildReport:
 
     @property
     def notes(self) -> list[Tally]:
-        """Return notes on documents, the largest group first."""
+        """Return the notes on documents in groups of equal text, the largest group first."""
         return _ordered(self._notes)
 
     def skip(self, skip: Skip) -> None:
@@ -229,21 +229,21 @@ class BuildReport:
             self.skip(Skip(failure.url, f"{'kept' if is_kept else 'failed'}, beyond the first {_MAX_FAILURES:,}"))
 
     def note(self, url: str, texts: Iterable[str]) -> None:
-        """Count notes on a page."""
+        """Count the notes on a page."""
         for text in texts:
             _count(self._notes, text, url)
 
     def scanned(self, scans: ScanCounts) -> None:
-        """Add the results of OCR on a document."""
+        """Add the page and line counts of a document on which OCR was run."""
         self.ocr = {name: count + getattr(scans, name) for name, count in self.ocr.items()}
 
     def take_languages(self, live: Manifest | None) -> None:
-        """Copy the languages from the report of the live generation."""
+        """Copy the languages from the report of the previous build."""
         if live is not None:
             self.languages, self.unknown = languages_of(live.report), str(live.report.get("unknown", ""))
 
     def finish(self, generation: str, counts: Counts, *, published: bool = True) -> "BuildReport":
-        """Set the live generation and the total time, and return the report."""
+        """Set the id and the counts of the live generation and the total time, and return the report."""
         self.generation, self.published = generation, published
         self.documents, self.chunks = counts.documents, counts.chunks
         self.seconds["total"] = time.perf_counter() - self._started

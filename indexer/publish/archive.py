@@ -189,7 +189,7 @@ def _wrong(file: Path, problem: str) -> ArchiveError:
 
 @contextmanager
 def _replacing(file: Path) -> Iterator[BufferedWriter]:
-    """Yield a temporary file, and rename it to `file` at the end of the block. Raises ArchiveError."""
+    """Yield a temporary file, and rename it to `file` at the end of the block. Raises ArchiveError if writing fails."""
     temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")
     try:
         try:

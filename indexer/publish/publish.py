@@ -157,7 +157,7 @@ def flush(folder: Path, manifest: Manifest) -> None:
 def install(index_dir: Path, folder: Path) -> None:
     """Move a checked and flushed generation to `generations/`, and make it live. Raises OSError.
 
-    If the index had been rolled back, the generations after the previous live generation are removed.
+    After a rollback, generations that are newer than the generation that was live are removed.
     """
     before = live_id(index_dir)
     os.rename(folder, index_dir / GENERATIONS / folder.name)
@@ -202,7 +202,7 @@ def disk_errors(index_dir: Path) -> Iterator[None]:
 
 
 def remove_old(index_dir: Path, keep: int) -> None:
-    """Remove old generations, so that `keep` remain: the live generation and the newest others."""
+    """Remove old generations, so that the live generation and the newest others remain, `keep` in total."""
     live = live_id(index_dir)
     old_ids = [name for name in generation_ids(index_dir) if name != live]
     for name in old_ids[keep - 1 :]:
@@ -250,7 +250,7 @@ class Check(NamedTuple):
 
 
 def verify(folder: Path) -> list[Check]:
-    """Check the files of a generation. If all checksums match, also open the generation. Raises IndexUnreadable."""
+    """Check a generation's files, and open them if all checksums match. Raises IndexUnreadable if a read fails."""
     try:
         manifest = manifests.read_manifest(folder)
     except IndexCorrupt as error:
@@ -297,14 +297,14 @@ class SelfCheck:
         weakref.finalize(self, lambda files: list(map(os.close, files)), tuple(self._files.values()))
 
     def sizes(self) -> None:
-        """Compare the size of every file with its record. Raises IndexCorrupt."""
+        """Compare the size of every file with the manifest. Raises IndexCorrupt if one differs."""
         for name, file in self._files.items():
             size, expected = os.fstat(file).st_size, self._manifest.files[name].size
             if size != expected:
                 raise manifests.corrupt(self._folder / name, f"has {size:,} bytes instead of {expected:,}")
 
     def contents(self) -> None:
-        """Compare every file with its checksum. Raises IndexCorrupt."""
+        """Compare every file with its checksum in the manifest. Raises IndexCorrupt if one differs."""
         for name, file in self._files.items():
             if manifests.record_file(Path(f"/proc/self/fd/{file}")) != self._manifest.files[name]:
                 raise manifests.corrupt(self._folder / name, "differs from its checksum")
@@ -320,7 +320,7 @@ def list_collections(index_dir: Path) -> dict[str, Path]:
 
 
 def drop_collection(index_dir: Path, name: str) -> None:
-    """Remove a named collection. Raises ConfigError for the default collection, and IndexMissing or BuildLocked."""
+    """Remove a named collection. Raises ConfigError for the default collection, IndexMissing or BuildLocked."""
     folder = manifests.collection_dir(index_dir, name)
     if name == manifests.DEFAULT:
         raise ConfigError(f"the default collection cannot be dropped: it is the index itself; delete {index_dir}")

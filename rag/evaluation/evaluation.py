@@ -23,7 +23,7 @@ from scipy.stats import permutation_test
 from embedder.late_interaction import QueryTokens
 from embedder.text_embedder import CrossEncoder, Embedder, encode_documents
 from indexer.generation.documents import document_id
-from indexer.generation.languages import SAMPLE, measure_languages, unknown_languages
+from indexer.generation.languages import SAMPLE_PASSAGES, measure_languages, unknown_languages
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.lexical.lexical_writer import LexicalWriter
@@ -186,8 +186,8 @@ def knows_language(dataset: Dataset, embedder: Embedder) -> bool:
 
 
 def _sample(items: Sequence[T]) -> Sequence[T]:
-    """Return every n-th item, so that about SAMPLE items remain."""
-    return items[:: max(1, len(items) // SAMPLE)]
+    """Return every n-th item, so that about SAMPLE_PASSAGES items remain."""
+    return items[:: max(1, len(items) // SAMPLE_PASSAGES)]
 
 
 def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figures:

@@ -20,7 +20,7 @@ from embedder.text_embedder import Embedder
 from indexer.filter import Filter
 from indexer.generation.documents import StoredChunk, document_id
 from indexer.generation.editions import Edition
-from indexer.generation.languages import SAMPLE, languages_of
+from indexer.generation.languages import SAMPLE_PASSAGES, languages_of
 from indexer.generation.lexical.analysis import TERMS, rules_for, spans, terms_in
 from indexer.generation.lexical.lexical_query import LexicalQuery, Terms
 from indexer.generation.lexical.pasted import nearest_sentences
@@ -250,7 +250,8 @@ class Retriever:
     @cached_property
     def _facts(self) -> CollectionFacts:
         """The facts of the collection that affect the weights, from its build report and a sample of its passages."""
-        manifest, code = self.generation.manifest, share_of_code([chunk.text for chunk in self._sample(SAMPLE)])
+        manifest = self.generation.manifest
+        code = share_of_code([chunk.text for chunk in self._sample(SAMPLE_PASSAGES)])
         languages = tuple(languages_of(manifest.report))
         return CollectionFacts(code, languages, self._encoder.unrelated)
 
