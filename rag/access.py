@@ -214,7 +214,7 @@ class KeyFile:
     def add(
         self, name: str, role: str, key: str | None = None, origins: Iterable[str] = (), grant: Grant = ANYTHING
     ) -> str:
-        """Add a key, and return it. The file stores only a hash of the key, so the key cannot be shown again.
+        """Add a key, and return its secret text. The file stores only a hash, so the text cannot be shown again.
 
         Args:
             name: unique name of the key.

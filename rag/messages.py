@@ -233,7 +233,7 @@ class Edit(Struct, frozen=True):
 
 
 class SectionChange(Struct, frozen=True):
-    """A section that differs between two snapshots."""
+    """A section that differs between two generations or versions."""
 
     kind: Literal["added", "removed", "rewritten", "moved", "renamed"]
     section: Annotated[str, Meta(description="headings below the title, joined with ` › `")]
@@ -244,7 +244,7 @@ class SectionChange(Struct, frozen=True):
 
 
 class DocumentChange(Struct, frozen=True):
-    """A document that differs between two snapshots."""
+    """A document that differs between two generations or versions."""
 
     kind: Literal["added", "removed", "changed", "moved", "renamed"]
     url: str
@@ -260,7 +260,7 @@ class DocumentChange(Struct, frozen=True):
 
 
 class Snapshot(Struct, frozen=True):
-    """An index generation to compare, or the documents of one product version in it."""
+    """An index generation, or the documents for one product version in it."""
 
     generation: str
     created_at: Annotated[str, Meta(description="ISO 8601, UTC")]
@@ -272,7 +272,7 @@ _MOMENTS = "a day, a number of days such as `30d`, a generation, or a version"
 
 
 class ChangesRequest(Request):
-    """A request to compare two snapshots of a collection."""
+    """A request to compare two index generations or two versions of the documents in a collection."""
 
     since: Annotated[_Moment | None, Meta(description=f"{_MOMENTS}; default: the previous generation")] = None
     until: Annotated[_Moment | None, Meta(description=f"{_MOMENTS}; default: live, or newest version")] = None
@@ -281,7 +281,7 @@ class ChangesRequest(Request):
 
 
 class Changes(Struct, frozen=True):
-    """The differences between two snapshots of a collection."""
+    """The differences between two index generations or two versions of the documents in a collection."""
 
     collection: str
     since: Snapshot
@@ -540,7 +540,7 @@ class Jobs(Struct):
 
 
 class CollectionStatus(Struct, kw_only=True):
-    """The state of a collection and of its live generation."""
+    """The state of a collection and of its live index."""
 
     name: str | None = None
     ready: bool

@@ -288,7 +288,7 @@ class Settings:
         return EmbedderConfig(*_hub_name(self.rerank_model), precision=self.precision, cache_dir=self.cache, pairs=True)
 
     def build_config(self) -> BuildConfig:
-        """Return the configuration of a build. Raises ConfigError."""
+        """Return the configuration of a build. Raises ConfigError if a setting is invalid."""
         model = {name: getattr(self, name) for name in _VECTOR_SETTINGS}
         if self.model != PACKAGED and (folder := Path(self.model).expanduser()).exists():
             model["model"] = str(folder.absolute())
@@ -310,7 +310,7 @@ class Settings:
         return {"yes": True, "no": False}.get(self.tokens)
 
     def ocr_config(self) -> OcrConfig:
-        """Return the configuration of OCR. Raises ConfigError."""
+        """Return the configuration of OCR. Raises ConfigError if a setting is invalid."""
         return OcrConfig(self.ocr, patterns(self.ocr_languages))
 
     def as_environment(self) -> dict[str, str]:

@@ -83,7 +83,7 @@ def read_settings_file(path: Path) -> SettingsFile:
 
 
 def credentials_of(settings: Settings) -> tuple[Credential, ...]:
-    """Return the credentials in the file `rules`, or () if this setting is empty. Raises SettingsError."""
+    """Return the credentials in the file `rules`, or () without this setting. Raises SettingsError if it is invalid."""
     return read_settings_file(settings.rules_path).credentials if settings.rules else ()
 
 

@@ -36,7 +36,7 @@ TOKEN = "PILOTLIGHT_MILVUS_TOKEN"  # noqa: S105 - a variable's name, not a token
 
 
 def milvus_at(address: str) -> "MilvusStore":
-    """Return the store at `milvus://HOST:PORT/NAME`, without connecting to it. Raises StoreAddressError."""
+    """Return the store at `milvus://HOST:PORT/NAME`, not connected yet. Raises StoreAddressError if it is invalid."""
     if "://" not in address or address.lower().startswith("milvus+lite:"):
         raise StoreAddressError(
             f"{address[:80]} is not an address of Milvus, such as milvus://HOST:19530/NAME; use --index for a folder"
@@ -69,7 +69,7 @@ def chosen_store(settings: Settings) -> Store:
 
 
 def roll_back(store: Store, generation_id: str | None = None) -> str:
-    """Make another generation live, and return its id.
+    """Make another index generation live, and return its id.
 
     Args:
         generation_id: generation to make live; None for the generation published before the live one.
@@ -88,7 +88,7 @@ def roll_back(store: Store, generation_id: str | None = None) -> str:
 
 
 def live_id(store: Store) -> str | None:
-    """Return the id of the live generation, or None if there is none or its id is unreadable."""
+    """Return the id of the live index generation, or None if there is none or its id is unreadable."""
     try:
         return store.live_id()
     except (IndexMissing, IndexCorrupt):
@@ -96,7 +96,7 @@ def live_id(store: Store) -> str | None:
 
 
 def older_ids(store: Store) -> list[str]:
-    """Return the ids of the generations built before the live one, newest first, or all ids if none is live."""
+    """Return the ids of the index generations before the live one, newest first, or all ids if none is live."""
     live, ids = live_id(store), [each.id for each in store.published()]
     if live in ids:
         return ids[ids.index(live) + 1 :]
@@ -104,7 +104,7 @@ def older_ids(store: Store) -> list[str]:
 
 
 def verify_generation(store: Store, generation_id: str) -> list[Check]:
-    """Check the files of a generation or, in Milvus, the number of passages. Raises IndexMissing or StoreError."""
+    """Check the files of an index generation (in Milvus, only its counts). Raises IndexMissing or StoreError."""
     if isinstance(store, FolderStore):
         return verify(generation_folder(store.folder, generation_id))
     try:
@@ -170,7 +170,7 @@ def check_servable(settings: Settings, fingerprint: Mapping[str, object]) -> Non
 
 
 class Publisher:
-    """Copies the live generation of an index folder to Milvus after each build. Nothing is embedded again."""
+    """Copies the live index of a folder to Milvus after each build. Nothing is embedded again."""
 
     def __init__(self, store: "MilvusStore", *, keep: int, quiet: bool = False) -> None:
         self._store = store
@@ -179,9 +179,9 @@ class Publisher:
         self.done: dict[str, Any] | None = None
 
     def __call__(self, folder: Path) -> None:
-        """Copy the live generation of a folder to Milvus and make it live there, unless it already is.
+        """Copy the live index of a folder to Milvus and make it live there, unless it already is.
 
-        Raises NotPublished if this fails. Then the live generations in the folder and in Milvus do not change.
+        Raises NotPublished if this fails. The live index in Milvus does not change in this case.
         """
         store = self._store
         try:

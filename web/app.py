@@ -100,7 +100,7 @@ def create_app(
     pushes: PushedQueue | None = None,
     recorder: Recorder | None = None,
 ) -> Flask:
-    """Create the application. The caller starts and closes the retriever. Raises SettingsError."""
+    """Create the application. The caller starts and closes the retriever. Raises SettingsError for invalid settings."""
     app = Flask(__name__)
     app.ensure_sync = cache(app.ensure_sync)  # type: ignore[method-assign]  # cached, because it is slow
     app.url_map.merge_slashes = False  # Flask would redirect to the host in a forged Host header
@@ -135,7 +135,7 @@ def create_app(
 
 
 def application(settings: Settings | None = None) -> Flask:
-    """Create the application and start its services. By default, load the settings first. Raises SettingsError."""
+    """Create the application and start its services. Raises SettingsError if settings are invalid."""
     settings = settings or load()
     follower = Follower(settings)
     follower.start()

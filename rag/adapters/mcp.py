@@ -30,7 +30,7 @@ _READ_ONLY = ToolAnnotations(read_only_hint=True)
 
 
 def make_server(call: Call, shown: dict[str, None] | None = None) -> Server[Any]:
-    """Return an MCP server that runs tools with `call`. Searches omit passages in `shown`, and add new ones to it."""
+    """Return an MCP server that runs tools with `call`. Searches omit passages whose ids are in `shown`."""
 
     async def list_tools(context: Any, parameters: Any) -> ListToolsResult:
         return ListToolsResult(tools=[Tool(**each, annotations=_READ_ONLY) for each in describe_tools()])

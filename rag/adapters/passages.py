@@ -187,7 +187,7 @@ class DocumentExcerpt:
         return blocks, None
 
     def outline(self, budget: float) -> str:
-        """Return the headings, with the tokens and address of each section. Omits subheadings to fit the budget."""
+        """Return the headings with the address and size of each section. Omits subheadings to fit `budget` tokens."""
         nodes: list[_Heading] = []
         above: list[_Heading] = []
         for run in self.runs:

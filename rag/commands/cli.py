@@ -50,7 +50,7 @@ class CommandContext:
     file: "SettingsFile | None"  # None if --config is not set
 
     def settings(self, without: Sequence[str] = ()) -> Settings:
-        """Return the settings, ignoring the flags in `without`. Raises SettingsError."""
+        """Return the settings, ignoring the flags in `without`. Raises SettingsError if a value is invalid."""
         flags = {name: value for name, value in self.flags.items() if name not in without}
         return load(flags, configured=self.file.settings if self.file else None)
 

@@ -191,9 +191,10 @@ class SourceBuilds:
 
 @contextmanager
 def _cluster(settings: Settings, fingerprint: Mapping[str, Any]) -> "Iterator[Cluster | None]":
-    """Connect to the Ray cluster and yield it, or yield None if the setting `ray` is empty. Raises ClusterError.
+    """Connect to the Ray cluster and yield it, or yield None if the setting `ray` is empty.
 
-    Each node chooses the engine for its processor, but all nodes use the precision of this machine.
+    Each node chooses the engine for its processor, but all nodes use the precision of this machine. Raises ClusterError
+    if the cluster cannot be used.
     """
     if not settings.ray:
         yield None

@@ -115,7 +115,7 @@ def lazy_embedder(settings: Settings, *, quiet: bool = False) -> Embedder:
 
 
 def plans(settings: Settings) -> list[Plan]:
-    """Return the plans (engine and precision) of the embedder and, if set, the cross-encoder. Raises EmbedderError."""
+    """Return how to run the embedder and, if set, the cross-encoder. Raises EmbedderError if this is impossible."""
     configs = [settings.embedder_config(), settings.reranker_config()]
     return [Plan(config) for config in configs if config]
 
@@ -124,7 +124,8 @@ def plans(settings: Settings) -> list[Plan]:
 def verify_in_background(plans: Sequence[Plan]) -> Iterator[None]:
     """Verify the hashes of model files and packages in a thread while the `with` block imports modules.
 
-    Results are cached, so this process and its forks do not hash the files again. Raises ModelError or PackageError.
+    Results are cached, so this process and its forks do not hash the files again. Raises ModelError or PackageError if
+    a file is damaged.
     """
 
     def verify() -> None:

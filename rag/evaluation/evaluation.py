@@ -83,7 +83,7 @@ def read_dataset(folder: Path) -> Dataset:
 
 
 def read_questions(folder: Path) -> tuple[dict[str, str], Judgements]:
-    """Read the judged queries in queries.jsonl, and the judgements in qrels/test.tsv. Raises DatasetError."""
+    """Read the judged queries and their judgements from a BEIR folder. Raises DatasetError if a file is invalid."""
     judgements: Judgements = {}
     path = folder / "qrels" / "test.tsv"
     try:
@@ -421,7 +421,7 @@ def modes_as_text(result: dict[str, Any]) -> str:
 
 
 def as_text(comparison: dict[str, Any]) -> str:
-    """Format the result of `compare` as text for a terminal. `a` and `b` describe the two searches."""
+    """Format the result of `compare` as text for a terminal. Its keys `a` and `b` describe the searches."""
     lines, missing = [], []
     for name in ("a", "b"):
         side = comparison[name]

@@ -101,7 +101,7 @@ def report(folder: Path, days: int, collection: str | None = None, *, now: datet
 
 
 def _by_need(question: QuestionFigures) -> tuple[int, int, str]:
-    """Return a sort key for unanswered questions. Unopened hits count least, because a snippet may be the answer."""
+    """Return a sort key for unanswered questions. Unopened hits count least, because a snippet can be an answer."""
     text, group = question
     return -(group.empty + group.far + group.bad), -group.unanswered, text
 

@@ -120,7 +120,7 @@ class JobManager:
         return _is_locked(folder / LOCK) and not (folder / END).exists()
 
     def get(self, job_id: str) -> dict[str, Any]:
-        """Return a job, JSON-ready: its request, state, report and error. Raises JobMissing."""
+        """Return a job, JSON-ready: its request, state, report and error. Raises JobMissing if the id is unknown."""
         folder = self._folder / job_id
         request: dict[str, Any] | None = _read(folder / JOB) if is_generation_id(job_id) else None
         if request is None:

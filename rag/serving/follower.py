@@ -26,7 +26,7 @@ from rag.settings import Settings
 from rag.stores import facts_of, older_ids, stores_of
 
 POLL_SECONDS = 1.0
-RETRY_SECONDS = 10.0  # pause before the next attempt to open a broken generation
+RETRY_SECONDS = 10.0  # pause before the next attempt to open a broken index
 CHECK_SECONDS = 3600.0  # interval of checks of the index files
 SUSPECT_SECONDS = 60.0  # the same interval while requests fail
 LOADING_SECONDS = 20.0  # maximum wait of a query while the process starts
@@ -83,7 +83,7 @@ class ServedModel:
         return QueryEmbedding(vectors, sum(self.embedder.count_tokens(texts, role=role)), self.name)
 
     def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
-        """Embed queries and their tokens in the background queue. Raises DeadlinePassed."""
+        """Embed queries and their tokens in the background queue. Raises DeadlinePassed if this takes too long."""
         return self._background.encode_tokens([self.embedder.tokenize_query(query) for query in queries])
 
 
@@ -96,7 +96,7 @@ class ServedCollection:
         self.unreachable = False  # whether the last attempt to reach the store failed
         self.reason = LOADING  # why searches fail; empty if they do not
         self.missing = False
-        self.failed_id: str | None = ""  # generation that failed to open; empty if none failed
+        self.failed_id: str | None = ""  # id of the index generation that failed to open; empty if none failed
         self.retry_at = 0.0
         self.suspect = False  # True if the index files may be damaged and must be checked
         self.files: SelfCheck | None = None
@@ -183,7 +183,7 @@ class Follower:
                 return
 
     def _refresh(self) -> None:
-        if not (self.settings.store and self._stores):  # reuse a connection to Milvus
+        if not (self.settings.store and self._stores):  # a connection to Milvus is kept
             self._stores = stores_of(self.settings)
         stores = self._stores
         default = self.collections.get(DEFAULT)
@@ -209,7 +209,7 @@ class Follower:
                 served.reason = "an internal error while loading; see the log"
 
     def _update(self, served: ServedCollection) -> None:
-        """Open the live generation of a collection, unless it is already open or failed to open a moment ago."""
+        """Open the latest index generation of a collection, unless it is already open or has just failed to open."""
         live: str | None = None
         try:
             live = served.store.live_id()
@@ -228,7 +228,7 @@ class Follower:
                 self._fall_back(served, live, error)
 
     def _check(self, served: ServedCollection) -> None:
-        """Check the files of the served generation. If they are damaged, serve an older generation instead."""
+        """Check the files of the served index generation. If they are damaged, serve an older generation instead."""
         if served.files is None or served.retriever is None:
             return
         now = time.monotonic()
@@ -242,7 +242,7 @@ class Follower:
             self._fall_back(served, served.retriever.generation.manifest.id, error)
 
     def _fall_back(self, served: ServedCollection, failed_id: str | None, error: PilotlightError) -> None:
-        """Record that a generation is broken. If none is served now, serve the latest older generation that opens."""
+        """Record that an index generation is broken. If none is served now, serve the latest intact one."""
         served.failed_id, served.retry_at = failed_id, time.monotonic() + RETRY_SECONDS
         is_damaged = served.retriever is not None and served.retriever.generation.manifest.id == failed_id
         if is_damaged or (served.retriever is None and not isinstance(error, StoreError)):
@@ -258,7 +258,7 @@ class Follower:
         self._note(served, f"{error}; meanwhile generation {served_id} is served" if served_id else str(error))
 
     def _open(self, served: ServedCollection, generation_id: str | None) -> None:
-        """Open a generation, and serve it instead of the current one. Loads the model if necessary."""
+        """Open an index generation, and serve it instead of the current one. Loads the model if necessary."""
         settings, generation = self.settings, served.store.open(generation_id)
         try:
             if self.model is None:
@@ -273,7 +273,7 @@ class Follower:
         manifest = generation.manifest
         files = SelfCheck(generation.folder, manifest) if isinstance(generation, Generation) else None
         with self._changed:
-            # The previous generation stays open until the last query that uses it has ended.
+            # The previous index stays open until the last query that uses it has ended.
             served.reason, served.retriever, served.missing = "", retriever, False
             served.files, served.suspect = files, False
             served.next_suspect, served.next_check = 0.0, time.monotonic() + CHECK_SECONDS

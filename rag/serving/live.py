@@ -38,7 +38,7 @@ Matches = Callable[[bytes], object]
 _PACK, _UNPACK = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Answer).decode
 BATCH_PASSAGES = 64
 MAX_SHOWN_CHARACTERS = 1_000_000
-_MAX_CACHED_OVERVIEWS = 256  # per generation
+_MAX_CACHED_OVERVIEWS = 256  # per index
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,11 @@ class LiveRetriever:
         return any(each.is_ready for each in self.follower.collections.values())
 
     def status(self) -> dict[str, Any]:
-        """Return the state of the server and of the collections of the scope, JSON-ready.
+        """Return the state of the server and of the collections in the scope, JSON-ready.
 
         `reason` says why the default collection cannot be searched, and is empty if it can. `missing` says whether this
         collection has never been built. `generation`, `created_at`, `documents` and `chunks` describe its live
-        generation, and `collections` describes each collection in the same way.
+        index, and `collections` describes each collection in the same way.
         """
         every, settings, model = self.follower.collections, self.follower.settings, self.follower.model
         collections = {name: served for name, served in every.items() if self.scope.has(name)}
@@ -257,7 +257,7 @@ class LiveRetriever:
     def changes(
         self, since: str | None, until: str | None = None, collection: str = DEFAULT, filter: Filter | None = None
     ) -> "Changes":
-        """Compare two generations or product versions. After MAX_SHOWN_CHARACTERS, the changed sections are omitted.
+        """Compare two index generations or product versions. Omits sections after the first MAX_SHOWN_CHARACTERS.
 
         Args:
             since: the earlier generation or version; None for the previous generation.
@@ -287,13 +287,13 @@ class LiveRetriever:
 
     @contextmanager
     def _reading(self, collection: str, requested: Filter | None = None) -> Iterator[tuple[Searchable, Filter | None]]:
-        """Yield the live generation of a collection, and the filter `requested` combined with the scope."""
+        """Yield the live index of a collection, and the filter `requested` combined with the scope."""
         generation = self._retriever(collection).generation
         with self.checking_on_failure(collection):
             yield generation, effective_filter(self.scope.narrowed(collection, requested), generation.manifest)
 
     def _retriever(self, collection: str) -> Retriever:
-        """Wait until a collection is loaded, and return its retriever. Raises NotReady or CollectionMissing."""
+        """Wait for a collection to load, and return its retriever. Raises CollectionMissing or NotReady."""
         follower = self.follower
         if self.scope is not EVERYTHING and not self.scope.has(collection):
             raise self._missing(collection)

@@ -72,7 +72,7 @@ def _json_pieces(document: OpenDocument) -> Iterator[bytes]:
 
 
 def _one_export_at_a_time(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the pieces. A lock lets only one export of the process compute a piece at a time."""
+    """Yield the pieces of an export. A lock lets only one export per process compute a piece at a time."""
     while True:
         with _export_lock:
             piece = next(pieces, None)

@@ -340,7 +340,7 @@ def parse_origins(text: str) -> frozenset[str]:
 
 
 def register(app: Flask, settings: Settings) -> None:
-    """Register hooks that check access, answer CORS preflight requests and add CORS headers. Raises SettingsError."""
+    """Register hooks that check access and handle CORS. Raises SettingsError if a setting is invalid."""
     access = AccessControl(settings)
     allowed = parse_origins(settings.cors_origins)
 

@@ -1,4 +1,4 @@
-"""Render the page with the indexed text of a document, and the page of changes between two builds or versions."""
+"""Render two pages: the indexed text of a document, and the changes between two builds or versions."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -110,7 +110,7 @@ def _markdown(opened: OpenDocument) -> Iterator[str]:
     takes_long=True,
 )
 def show_changes() -> str | Response:
-    """Show the sections that changed between two snapshots, or return JSON with `Accept: application/json`."""
+    """Show the sections that differ between two builds or versions. With `Accept: application/json`, return JSON."""
     parameters = parse_query_string(request.query_string)
     fields = fields_without_filter(parameters, ChangesRequest.__struct_fields__, "changes")
     query = decode({name: value for name, value in fields.items() if value}, ChangesRequest, strict=False)

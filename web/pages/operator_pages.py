@@ -120,6 +120,6 @@ def download_table() -> Response:
 
 
 def _report(insights_request: InsightsRequest) -> Report:
-    """Return the statistics of searches for a request. Raises NotConfigured or InsightsError."""
+    """Return the statistics of searches for a request. Raises NotConfigured if searches are not recorded."""
     service("insights")
     return report(settings().insights_folder, insights_request.days, insights_request.collection or None)

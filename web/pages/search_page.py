@@ -80,7 +80,7 @@ class PageSearch:
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
-        """The query parameters for collections and the filter, in a fixed order. The default collection needs none."""
+        """The query parameters for collections and the filter, in a fixed order. The default collection is omitted."""
         search, several = self.search, self.search.collections
         where = {"collections": several} if isinstance(several, str) else requests.collection_field(search.collection)
         return (*where.items(), *parameters_of(search.parsed_filter))
