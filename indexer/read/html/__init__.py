@@ -1,1 +1,1 @@
-"""Extract the text of HTML pages as sections. Furniture, such as navigation, controls and adverts, is removed."""
+"""Extract the text of HTML pages as sections. Boilerplate, such as navigation, controls and adverts, is removed."""

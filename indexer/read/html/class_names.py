@@ -1,4 +1,4 @@
-"""Recognise articles by the metadata of pages, and furniture, such as adverts and menus, by class names."""
+"""Recognise articles by the metadata of pages, and boilerplate, such as adverts and menus, by class names."""
 
 import re
 from functools import lru_cache
@@ -25,7 +25,7 @@ _POSTERS = (  # details of the author and buttons in a forum post
     r"\w*profile\b|user\b|user.?(?:info|details|cell|card|name|title)|poster\b|joined"
     r"|(?:post|message).?(?:author|buttons|menu|stats|user|meta|info)|author\b|answers.?sub.?header"
 )
-_FURNITURE_NAME = re.compile(rf"\b(?:(?P<strong>{_STRONG})|(?P<poster>{_POSTERS})|(?P<weak>{_WEAK}))")
+_BOILERPLATE_NAME = re.compile(rf"\b(?:(?P<strong>{_STRONG})|(?P<poster>{_POSTERS})|(?P<weak>{_WEAK}))")
 _TEXT_NAME = re.compile(
     r"\b(?:article|post|entry|story|blog|news|page|artikel|beitrag|articolo|noticia|nota|main|name|text)s?-*"
     r"(?:body|content|text|copy|contenu|inhalt|texto?|cuerpo|corpo)\b|\b(?:body-?(?:copy|text)|mw-content-text)\b"
@@ -58,7 +58,7 @@ def declares_article(tree: HtmlTree, markup: str) -> bool:
 
 
 def kind_of(element: Element) -> str:
-    """Classify an element by its class, or else its id, as `kind_named` does. Return "" if it is not furniture."""
+    """Classify an element by its class, or else its id, as `kind_named` does. Return "" if it is not boilerplate."""
     attributes = element.attributes
     if element.name in _NEVER_NAMED or not ("class" in attributes or "id" in attributes):
         return ""
@@ -70,8 +70,8 @@ def kind_of(element: Element) -> str:
 
 @lru_cache(maxsize=4_096)
 def kind_named(names: str) -> str:
-    """Classify class names: "strong" (surely furniture), "weak" (maybe), "poster" (author of a post) or "" (text)."""
-    kinds = [match.lastgroup or "" for match in _FURNITURE_NAME.finditer(_WORD_BREAKS.sub("-", names).lower())]
+    """Classify class names: "strong" (surely boilerplate), "weak" (maybe), "poster" (author of a post) or "" (text)."""
+    kinds = [match.lastgroup or "" for match in _BOILERPLATE_NAME.finditer(_WORD_BREAKS.sub("-", names).lower())]
     return "" if "hentry" in names or not kinds else "strong" if "strong" in kinds else kinds[0]
 
 

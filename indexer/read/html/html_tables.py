@@ -168,7 +168,7 @@ def _make_rows(grid: Element) -> None:
 
 
 def _is_width(names: Sequence[frozenset[str]], width: int) -> bool:
-    """Return whether each of `width` columns has a class that all its cells, but no cells of other columns, have."""
+    """Return whether cells form `width` columns: all cells of a column share a class that is in no other column."""
     if len(names) % width or len(names) < 2 * width:
         return False
     for column in range(width):

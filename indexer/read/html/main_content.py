@@ -1,9 +1,9 @@
 """Extract the sections, title and metadata of an HTML page."""
 
 from indexer.read.extraction import collect, first_day, language_of
+from indexer.read.html.boilerplate import drop_boilerplate, drop_trail
 from indexer.read.html.class_names import declares_article, is_published
 from indexer.read.html.code_and_formulas import replace_formulas
-from indexer.read.html.furniture import drop_furniture, drop_trail
 from indexer.read.html.html_tables import build_tables
 from indexer.read.html.html_tree import HtmlTree, parse_html
 from indexer.read.html.panels import unfold_panels
@@ -14,7 +14,7 @@ from indexer.records import Declared, Extraction
 from indexer.text.charsets import decode
 from indexer.text.cleaning import fold
 
-_MIN_READ_SHARE = 0.5  # share of the characters of a page
+_MIN_READ_SHARE = 0.5  # share of a page's characters; if less text is extracted, another container is tried
 
 
 def read(body: bytes, argument: str | None) -> Extraction:
@@ -68,9 +68,9 @@ def extract(
 
 
 def prepare(tree: HtmlTree, markup: str) -> HtmlTree:
-    """Replace formulas by TeX, remove furniture, build tables and show hidden panels. Return the modified tree."""
+    """Replace formulas by TeX, remove boilerplate, build tables and show hidden panels. Return the modified tree."""
     replace_formulas(tree, markup)
-    drop_furniture(tree)
+    drop_boilerplate(tree)
     build_tables(tree)
     unfold_panels(tree)
     return tree

@@ -156,7 +156,7 @@ def _is_control(link: Element) -> bool:
 
 
 def _is_alone(link: Element) -> bool:
-    """Return whether a link is all the text of its block. In a paragraph or list item, it also needs three words."""
+    """Return whether a link is the only text of its block. Links in paragraphs and list items must have three words."""
     line = link
     for parent in link.parents(3):
         if any(node is not line and not (isinstance(node, str) and node.isspace()) for node in parent.children):
@@ -182,7 +182,7 @@ def is_in_sentence(link: Element) -> bool:
 
 
 def content_of(tag: Element) -> list[Element | str]:
-    """Return the children of an element, without edit links and badges of headings, and language names above code."""
+    """Return the children of an element, without edit links and badges in headings, and without labels of code."""
     children = tag.children
     if tag.name in TITLES:
         words = [position for position, node in enumerate(children) if not _is_edit_link(node)] or [0]

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from indexer.read.html.furniture import POPUP
+from indexer.read.html.boilerplate import POPUP
 from indexer.read.html.html_tree import HEADINGS, MAX_FIRST_NODES, MAX_NODES, MAX_SEARCH_DEPTH, Element, HtmlTree, texts
 from indexer.read.html.noise import (
     HIDING,
@@ -40,8 +40,8 @@ _EXPANDING = frozenset({"aria-expanded", "aria-controls"})
 _TOGGLES = ("data-toggle", "data-bs-toggle")
 _OPENING = _EXPANDING.union(_TOGGLES, {"onclick"})
 _POPUPS = frozenset({"modal", "dropdown", "tooltip", "popover", "offcanvas"})
-_FURNITURE = frozenset({"nav", "footer", "dialog", "template", "menu"})
-_FURNITURE_ROLES = frozenset("navigation search banner contentinfo menu menubar toolbar dialog alertdialog".split())
+_BOILERPLATE = frozenset({"nav", "footer", "dialog", "template", "menu"})
+_BOILERPLATE_ROLES = frozenset("navigation search banner contentinfo menu menubar toolbar dialog alertdialog".split())
 _PLACEHOLDER = re.compile(r"\{\{|\{%|<%|\$\{|\[\[")
 _QUOTED_ID = re.compile(r"['\"]#?([\w-]+)['\"]")
 _BLOCKS_IN_BUTTONS = frozenset("div p ul table".split())
@@ -155,7 +155,7 @@ def _name_panels(controls: Sequence[Element], links: Sequence[Element], ids: Map
 
 
 def _unmarked_panels(bar: Element, tabs: Sequence[Element], targets: Sequence[Element]) -> list[Element]:
-    """Return the panels directly after a bar, or [] unless the bar consists of a button or link for each of them."""
+    """Return the panels directly after a bar of tabs, or [] if the bar has no button or link for each panel."""
     if not 2 <= len(tabs) == len(targets) == len(bar.tags) or bar.parent is None or bar.parent.name == "form":
         return []
     if len(bar.parent.children) > MAX_NODES:
@@ -256,11 +256,11 @@ def _opens_popup(control: Element) -> bool:
     attributes = control.attributes
     if attributes.get("aria-haspopup", "false") != "false" or any(attributes.get(key) in _POPUPS for key in _TOGGLES):
         return True
-    return any(tag.name in _FURNITURE or tag.get("role") in _FURNITURE_ROLES for tag in control.parents())
+    return any(tag.name in _BOILERPLATE or tag.get("role") in _BOILERPLATE_ROLES for tag in control.parents())
 
 
 def _is_popup(element: Element) -> bool:
-    if element.name in _FURNITURE or POPUP.search(f"{element.get('class')} {element.get('id')}"):
+    if element.name in _BOILERPLATE or POPUP.search(f"{element.get('class')} {element.get('id')}"):
         return True
     return element.get("role") in NOISE_ROLES or "aria-modal" in element.attributes
 

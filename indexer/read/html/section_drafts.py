@@ -121,7 +121,7 @@ class SectionDraft:
 
 
 def drop_pointers(drafts: Sequence[SectionDraft], *, is_mostly_links: bool) -> list[SectionDraft]:
-    """Drop navigation labels and long lists of links. If a short page has no other text, keep its labels."""
+    """Drop navigation labels and long lists of links. If a short page has no other text, keep the labels."""
     linked_blocks = (block for draft in drafts for block in draft.blocks if block.link_length)
     label_counts = Counter(block.text for block in linked_blocks if len(block.text) <= _MAX_LABEL_CHARS)
 
@@ -145,7 +145,7 @@ def drop_pointers(drafts: Sequence[SectionDraft], *, is_mostly_links: bool) -> l
             if not is_listed or length <= max_length or link_length <= max_share * length:
                 draft.blocks += run
         if is_mostly_links:
-            draft.heading = None  # such a page is an index, whose headings are single letters
+            draft.heading = None  # a page that is mostly links is an index, and its headings are single letters
     if is_mostly_links and all(block.is_linked(_LINK_LIST_SHARE) for draft in drafts for block in draft.blocks):
         return []
     return _keep_headings(drafts)
@@ -192,7 +192,7 @@ def _keep_headings(drafts: Sequence[SectionDraft]) -> list[SectionDraft]:
 
 
 def join_drafts(drafts: Sequence[SectionDraft]) -> tuple[Section, ...]:
-    """Convert drafts to sections. Join short entries of a list, and short text below it, to the section around it."""
+    """Convert drafts to sections. Join short list entries, and short text below their list, to the outer section."""
     filled = [draft for draft in drafts if draft.blocks]
     joined: list[SectionDraft] = []
     homes: dict[tuple[str, ...], SectionDraft] = {}

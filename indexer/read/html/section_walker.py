@@ -326,7 +326,7 @@ class Walker:
 
 
 def _rows_of(table: Element) -> tuple[list[Row] | None, set[int]]:
-    """Return an empty list for the rows, or None for a layout table, and the Python ids of rows with headings."""
+    """Return a new list for rows, or None if the table is only for layout, and the Python ids of rows with headings."""
     headings: set[int] = set()
     if table.get("role") in _LAYOUT_ROLES:
         return None, headings

@@ -1,4 +1,4 @@
-"""Find the main text of a page whose site has no known template, and remove furniture around and within the text."""
+"""Find the main text of a page whose site has no known template, and remove boilerplate around and within the text."""
 
 import re
 from collections import Counter
@@ -105,7 +105,7 @@ def measure(root: Element, *, with_noise: bool = True) -> Sizes:
 
 
 def main_part(tree: HtmlTree, *, is_article: bool) -> Element:
-    """Remove the furniture of a page, and return the element that contains the main text.
+    """Remove the boilerplate of a page, and return the element that contains the main text.
 
     Boxes of links within the main text are removed only if `is_article`, because other pages may consist of links.
     """
@@ -145,12 +145,12 @@ def _named_element(start: Element, sizes: Sizes) -> Element:
 
 
 def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Element]:
-    """Remove the furniture around the prose of an element.
+    """Remove the boilerplate around the prose of an element.
 
     Returns: (an element with all remaining text, the innermost element with most of the prose).
     """
     outer = inner = start
-    only_furniture_around = True
+    only_boilerplate_around = True
     while True:
         blocks = [tag for tag in inner.tags if id(tag) in sizes and sizes[id(tag)].text]
         texts = [tag for tag in blocks if not (is_article and _is_teaser_box(tag, sizes))]
@@ -169,18 +169,18 @@ def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Elem
         for box in blocks[:place]:
             _clean_title(box, sizes, is_article=is_article)
         around = blocks[:place] + blocks[place + 1 :]
-        removed = {id(tag) for tag in around if _is_furniture(tag, sizes, is_article=is_article)}
+        removed = {id(tag) for tag in around if _is_boilerplate(tag, sizes, is_article=is_article)}
         removed |= {id(tag) for tag in blocks[place + 1 :] if _is_legal(tag, sizes)}
         inner.remove(removed)
-        only_furniture_around = only_furniture_around and len(removed) == len(blocks) - 1
+        only_boilerplate_around = only_boilerplate_around and len(removed) == len(blocks) - 1
         inner = core
         size = sizes[id(core)]
         has_title = is_article and size.has_h1 and size.bare >= _MIN_TITLED_SHARE * sizes[id(start)].bare
-        if only_furniture_around or has_title:
+        if only_boilerplate_around or has_title:
             outer = inner
 
 
-def _is_furniture(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
+def _is_boilerplate(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
     """Return whether an element next to the prose is a menu, a form, or a box of links."""
     size = sizes[id(element)]
     if element.name in HEADINGS or (size.has_h1 and not (is_article and _is_teaser_box(element, sizes))):
@@ -194,7 +194,7 @@ def _is_furniture(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
 
 
 def _is_short_box(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
-    """Return whether an element is short, has a form or a class of furniture, and has no code, list or table."""
+    """Return whether an element is short, has a form or a class of boilerplate, and has no code, list or table."""
     size = sizes[id(element)]
     kind = "" if size.prose else kind_of(element)
     is_named = kind if is_article or size.linked else kind == "strong"  # a weak class such as "date" may belong to text
@@ -204,10 +204,10 @@ def _is_short_box(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
 
 
 def _clean_title(box: Element | None, sizes: Sizes, *, is_article: bool) -> None:
-    """Remove the furniture around the <h1> in a box, such as a date."""
+    """Remove the boilerplate around the <h1> in a box, such as a date."""
     while box is not None and id(box) in sizes and sizes[id(box)].has_h1:
         blocks = [tag for tag in box.tags if id(tag) in sizes and sizes[id(tag)].text]
-        removed = {id(tag) for tag in blocks if _is_furniture(tag, sizes, is_article=is_article)}
+        removed = {id(tag) for tag in blocks if _is_boilerplate(tag, sizes, is_article=is_article)}
         box.remove(removed)
         box = next((tag for tag in blocks if sizes[id(tag)].has_h1), None)
 
@@ -309,7 +309,7 @@ def _mark_decoration(start: Element, sizes: Sizes) -> None:
 
 
 def unwrap(body: Element, sizes: Sizes) -> None:
-    """Rename elements to <div> if they look like furniture, but contain nearly all text of the page."""
+    """Rename elements to <div> if they look like boilerplate, but contain nearly all text of the page."""
     around = body
     for _ in range(MAX_SEARCH_DEPTH):
         total = sizes[id(around)]
@@ -349,7 +349,7 @@ def _find_leads(text_element: Element, start: Element, sizes: Sizes) -> list[Ele
 
 
 def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
-    """Remove boxes with class names of furniture, as long as half of the page's text remains."""
+    """Remove boxes with class names of boilerplate, as long as half of the page's text remains."""
     total = remaining = sizes[id(start)].bare
     prose = sizes[id(start)].prose
     min_rest = _MIN_POST_CHARS if is_article else _MIN_REMAINING_SHARE * prose
@@ -363,10 +363,10 @@ def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
                 continue
             kind = "" if size.has_h1 else kind_of(node)
             is_poster = kind == "poster" and (not size.prose or size.text < 200)
-            is_furniture = kind == "strong" or is_poster or size.linked > _MAX_LINK_SHARE * size.text
+            is_boilerplate = kind == "strong" or is_poster or size.linked > _MAX_LINK_SHARE * size.text
             if kind == "strong" and prose - size.prose >= min_rest and _is_thread(node):
                 element.remove({id(node)})
-            elif kind and is_furniture and total - size.bare >= _MIN_REMAINING_SHARE * total:
+            elif kind and is_boilerplate and total - size.bare >= _MIN_REMAINING_SHARE * total:
                 boxes.append((element, node, size.bare))
             else:
                 todo.append(node)
@@ -420,7 +420,7 @@ def layout_cell(tree: HtmlTree) -> Element | None:
 
 
 def find_container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
-    """Return the only <main>, <article> or similar element of a page, or None if none has enough text by `sizes`."""
+    """Return the only <main>, <article> or similar element of a page. Return None if it is missing or too short."""
     candidates = {"main": tree.find_all("main"), "role": [], "article": tree.find_all("article"), "id": []}
     for element in tree.elements:
         attributes = element.attributes

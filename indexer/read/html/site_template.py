@@ -102,8 +102,8 @@ class _Texts:
         """Measure the texts from the index `begin` to the index `end`, which is exclusive.
 
         Returns: (the texts joined to one line, or None for a long block; the number of characters outside links;
-        whether the texts are a link bar). In a link bar, at least half of the text is in links, and also of each line
-        that has a sentence outside links.
+        whether the texts are a link bar). In a link bar, links make up at least half of the text, and at least half
+        of each line that has a sentence outside links.
         """
         end = len(self._texts) if end < 0 else end
         length, bare = self._lengths[end] - self._lengths[begin], self._bare[end] - self._bare[begin]
@@ -134,7 +134,7 @@ def find_blocks(tree: HtmlTree) -> dict[str, Any]:
     about = "\n".join(headings) or (title.text() if title is not None else "")
     main = find_container(tree)
     if main is not None and main.name not in ("main", "article") and main.get("role") != "main":
-        main = None  # an element that is recognised only by its id, such as "content", may also contain furniture
+        main = None  # an element that is recognised only by its id, such as "content", may also contain boilerplate
     blocks = iter(()) if tree.redirects else _blocks(_Texts([tree.body]), tree.body, _ROOT, main, about)
     blocks_at_ends = [*islice(blocks, _BLOCKS_AT_END), *deque(blocks, _BLOCKS_AT_END)]
     return {"about": _hash(_ROOT, about), "blocks": blocks_at_ends}
@@ -209,7 +209,7 @@ def _segments(parent: Element) -> list[_Segment]:
 
 
 def _is_no_text(tag: Element) -> bool:
-    """Return whether an element is a heading, a link to a fragment of the page, or furniture."""
+    """Return whether an element is a heading, a link to a fragment of the page, or boilerplate."""
     return tag.name in HEADINGS or (tag.name == "a" and tag.get("href").startswith("#")) or is_noise(tag)
 
 

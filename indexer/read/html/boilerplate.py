@@ -1,4 +1,4 @@
-"""Remove furniture that is recognised by its position or neighbours: link bars, footers and status messages."""
+"""Remove boilerplate that is recognised by its position or neighbours: link bars, footers and status messages."""
 
 import re
 from collections import defaultdict
@@ -32,7 +32,7 @@ _FOOTER = re.compile(r"(?:^|[\s_-])footer(?:[\s_-]|$)")
 _FOOTER_ELEMENTS = frozenset({"address", "small", "font"})
 
 
-def drop_furniture(tree: HtmlTree) -> None:
+def drop_boilerplate(tree: HtmlTree) -> None:
     """Remove the content of link bars, footers, menu labels and status messages, and repeated links at line ends."""
     links = [tag for tag in tree.find_all("a") if "href" in tag.attributes and tag.depth < MAX_SEARCH_DEPTH]
     _drop_bars(tree, links)
@@ -45,15 +45,15 @@ def drop_furniture(tree: HtmlTree) -> None:
         is_footer, is_popup = _kinds_named(attributes["class"]) if "class" in attributes else (False, False)
         is_footer = is_footer or ("id" in attributes and attributes["id"] == "footer")
         if labels and "id" in attributes and attributes["id"] in labels:
-            is_furniture = is_brief(element)
+            is_boilerplate = is_brief(element)
         elif is_footer or element.name in _FOOTER_ELEMENTS:
             length = _MAX_FOOTER_CHARS if is_footer else _MAX_SMALL_PRINT_CHARS
-            is_furniture = element.short_text(length) is not None and _ends_page(element)
+            is_boilerplate = element.short_text(length) is not None and _ends_page(element)
         elif "aria-live" in attributes or ("role" in attributes and attributes["role"] == "status"):
-            is_furniture = is_brief(element)
+            is_boilerplate = is_brief(element)
         else:
-            is_furniture = is_popup and bool(element.children) and _is_state_message(element)
-        if is_furniture:
+            is_boilerplate = is_popup and bool(element.children) and _is_state_message(element)
+        if is_boilerplate:
             element.fill([])
         elif not element.children and element.name in _PLACEHOLDERS and "id" in attributes:
             for state in _hidden_states(element):
@@ -125,7 +125,7 @@ def _drop_bars(tree: HtmlTree, links: Sequence[Element]) -> None:
 
 
 def _is_repeated(bar: Element, targets: Collection[str], targets_of_others: Iterable[Collection[str]]) -> bool:
-    """Return whether a bar has only links, and another bar has links to at least half of the same pages."""
+    """Return whether a bar has only links, and at least half of its target pages are also linked in another bar."""
     pages = {target for target in targets if not target.startswith("#")}
     repeats = max((len(pages.intersection(other)) for other in targets_of_others), default=0)
     if repeats < 2 or 2 * repeats < len(pages):
@@ -139,7 +139,7 @@ def _is_relation(link: Element) -> bool:
 
 
 def _is_bar(tag: Element, marked: set[str]) -> bool:
-    """Return whether an element is short, and has at most as many words outside links as it has links.
+    """Return whether an element is a link bar: it is short, and has no more other words than links.
 
     A table or cell may have more words, such as page titles, if the targets of all its links are in `marked`.
     """
