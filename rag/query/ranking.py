@@ -1,8 +1,9 @@
-"""Merge the hits of dense and lexical search into one ranking, with pure functions on a few hundred rows.
+"""Merge the hits of dense and lexical search into one ranking, with pure functions on a few hundred hits.
 
 `fuse` merges the hits, `rerank` applies the scores of a cross-encoder, `extend` appends the hits of a search with more
-candidates, and `choose` leaves out near-duplicates and passages above the limit per document. Rows are int64, and
-scores are float32. "Best first" means by descending score, and by row if scores are equal.
+candidates, and `choose` leaves out near-duplicates and passages above the limit per document. A row is the int64
+number of a passage in the index. Scores are float32. "Best first" means by descending score, and by row if scores are
+equal.
 """
 
 import math
@@ -23,9 +24,10 @@ from rag.query.weighting import REASON_SUFFIX, QueryFacts, measure_signals, weig
 
 _SCORES = ("dense", "lexical", "tokens", "rerank")
 MAX_QUERY_TOKENS = 256  # about 200 words
-MIN_COMPARED, COMPARED_SHARE = 80, 0.8  # candidates whose tokens are compared; all would gain only .0004 nDCG@10
+# Number of candidates that MaxSim compares, and their minimum share. To compare all would add only .0004 nDCG@10.
+MIN_COMPARED, COMPARED_SHARE = 80, 0.8
 _FIRST_COMPARED_PER_HIT = 3
-# A passage is replaced by its newer version, or its better format, if that has at least this share of its score.
+# A newer version or better format replaces a passage if it has at least this share of the passage's score.
 _MIN_SCORE_SHARE = 0.5
 _MIN_COVERAGE_WITHOUT_COSINE = 0.34
 _MAX_COMPARED_HITS = 2_000
@@ -54,7 +56,7 @@ class Ranking(Struct, frozen=True):
         return replace(extend(raised, self), first=None)
 
     def scores_of(self, indices: Sequence[int]) -> list[dict[str, float | None]]:
-        """Return the scores of candidates by search. A score is None if the search did not find the candidate."""
+        """Return the scores of candidates by search method, or None where the method did not find the candidate."""
         by_search: dict[str, list[float | None]] = dict.fromkeys(_SCORES, [None] * len(indices))
         for name in self.columns.keys() & by_search.keys():
             lowest = 0 if name == "lexical" else -math.inf
@@ -76,13 +78,13 @@ def fuse(
 
     Cosines and MaxSim are scaled so that the lowest is 0 and the highest is 1. BM25 is divided by the highest score.
     `weigh` returns the weights. MaxSim is computed only for the candidates that are best by the other two scores; other
-    candidates get 0. Without lexical hits, an index with tokens is ranked by MaxSim alone, which is more accurate.
+    candidates get 0. Without lexical hits, only MaxSim is used if the index has token vectors, which is more accurate.
 
     Args:
         dense: cosines and rows, best first; None in mode `lexical`.
         lexical: BM25 scores and rows, best first; None in mode `dense`.
         cosines: function that returns the cosines of rows, for hits that only the lexical search returned.
-        maxsim: function that returns the MaxSim of rows; None if the index has no tokens.
+        maxsim: function that returns the MaxSim of rows; None if the index has no token vectors.
         query: facts that decide the weights.
         explain: whether to add the columns that explanations need.
     """
@@ -145,7 +147,7 @@ def score_tokens(embedder: Embedder, query: Scores, tokens: TokenReader, rows: R
 
 
 def rerank(ranking: Ranking, reranked: Rows, logits: Scores, shown: Scores) -> Ranking:
-    """Average the scores of a search and of a cross-encoder. Candidates without a score of the latter come last.
+    """Average the scores of a search and of a cross-encoder. Candidates that the cross-encoder did not score come last.
 
     The average ranks better than the cross-encoder alone if the search is good. The average is computed from logits,
     because the sigmoid of a logit is close to 1 for all good candidates, and close to 0 for all bad candidates.
@@ -280,7 +282,7 @@ def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple
 def fold_formats(
     ranking: Ranking, documents: Sequence[int], twins: Mapping[int, frozenset[int]]
 ) -> dict[int, list[int]]:
-    """Find the documents to hide, because a duplicate in a better format has at least half of the score.
+    """Find documents to hide: a duplicate of the document in a better format has at least half of its score.
 
     Returns a dictionary from the best passage of the duplicate to the hidden passages, all as indices in the ranking.
     """
@@ -320,7 +322,7 @@ def is_close(cosines: Sequence[float | None], coverages: Iterable[float], close:
     Args:
         cosines: cosines of the hits; None for a hit that only the lexical search returned.
         coverages: share of the query's words that each hit contains; computed only if the cosines are too low.
-        close: minimum cosine if unrelated texts have 0. A hit with all words of the query needs only half of it.
+        close: minimum cosine if unrelated texts have 0. Half of it is enough for a hit with all words of the query.
         unrelated: mean cosine of unrelated texts, see `measure_unrelated`.
     """
     nearness = [None if cosine is None else (cosine - unrelated) / (1 - unrelated) for cosine in cosines]

@@ -100,7 +100,7 @@ def names_of(collections: str | Sequence[str]) -> list[str] | None:
 
 
 def effective_filter(filter: Filter | None, manifest: "Manifest") -> Filter | None:
-    """Convert a filter for use in a generation. Returns None if the filter allows all documents.
+    """Adapt a filter to an index generation. Returns None if the filter allows all documents.
 
     Versions become addresses. If no document has an access list, conditions on readers are removed.
     """

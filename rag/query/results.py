@@ -46,7 +46,7 @@ _CLAUSE = re.compile(
     r"[^\n.!?…:;。！？：；，、؟؛،۔।॥|`*\"“”„«»<>()\[\]{}=\\]|(?<=\w)[.:](?=\w))*"
 )
 _CLAUSE_ENDS = " ,-–—'’/&+%#@$^~_"
-# Shorter clauses often occur twice on a page. The second limit is for scripts without spaces between words.
+# Shorter clauses often occur twice on a page. Scripts without spaces between words have the second limit.
 _MIN_WORDS, _MIN_SPACELESS_CHARS = 3, 6
 _MAX_WHOLE_WORDS, _START_WORDS, _END_WORDS = 10, 5, 3
 _MAX_WORD_CHARS = 80

@@ -1,4 +1,4 @@
-"""Answer a query from one generation: embed it, search by vectors and by terms, fuse the hits, and fetch their texts.
+"""Answer a query from one index generation: embed the query, search by vectors and terms, fuse hits, and fetch texts.
 
 The model and the index are loaded and warmed up before the first query.
 """
@@ -67,8 +67,8 @@ class _Search(Struct):
     filter: Filter | None  # filter of the request, combined with the caller's scope
     terms: LexicalQuery
     vector: Vector | None = None
-    tokens: Vector | None = None  # float32 (tokens, width)
-    broken: tuple[int, int] = (0, 0)  # numbers of broken pieces and of all pieces; see `TokenizedText`
+    tokens: Vector | None = None  # vectors of the query's tokens, float32 (tokens, width)
+    broken: tuple[int, int] = (0, 0)  # numbers of broken word pieces and of all word pieces; see `TokenizedText`
     term_hits: Future[ScoredRows] | None = None
     is_exhausted: bool = False
     seconds: dict[str, float] = field(default_factory=_NO_SECONDS.copy)
@@ -77,7 +77,7 @@ class _Search(Struct):
 
 
 class Retriever:
-    """Searches one open generation. Safe to share between threads."""
+    """Searches one open index generation. Safe to share between threads."""
 
     def __init__(
         self,
@@ -92,8 +92,8 @@ class Retriever:
         """Create a retriever.
 
         Args:
-            encoder: queue for `embedder`, which retrievers can share; None for a new one without a cache.
-            reranker: queue for the cross-encoder, which retrievers can share; None if there is none.
+            encoder: queue for `embedder`, which retrievers can share; None to create a queue without a cache.
+            reranker: queue for the cross-encoder, which retrievers can share; None for no reranking.
             synonyms: path of the file of synonyms; empty for none.
             close: minimum cosine of a close hit, see `is_close`.
 
@@ -126,7 +126,7 @@ class Retriever:
 
         Args:
             request: the query and its options. Its `collection` is only copied to the hits.
-            embedded: vector and tokens of the query, if the caller has already computed them.
+            embedded: vectors of the query and of its tokens, if the caller has already computed them.
 
         Raises:
             QueryError: a field of the request is invalid.
@@ -160,7 +160,7 @@ class Retriever:
         filter = self._effective_filter(request.parsed_filter) if request.filter else None
         terms = self.generation.read_query(request.query, self._synonyms, self.embedder.has_word, filter)
         if embedded is not None and terms.meaning != request.meaning:
-            embedded = None  # the caller read -word as an exclusion, but this index has it as the name of an option
+            embedded = None  # the caller excluded -word, but in this index it is the name of an option to search for
         return _Search(request, filter, terms, *(embedded or ()))
 
     def _shorten(self, search: _Search) -> None:
@@ -327,7 +327,7 @@ class Retriever:
         )
 
     def _fetch(self, search: _Search, ranking: Ranking, choice: Choice) -> tuple[list[Hit], list[Hit]]:
-        """Return two lists: the best hits, which decide whether anything is close, and the requested hits."""
+        """Return the best hits, which decide whether the query has close hits, and the requested hits."""
         generation, request, terms = self.generation, search.request, search.terms
         offset = request.offset
         earlier = min(offset, _JUDGED_HITS, len(choice.indices))

@@ -16,7 +16,7 @@ from embedder.text_embedder import Embedder
 from indexer.generation.languages import LanguageStats
 from indexer.generation.rows import ScoredRows
 
-REASON_SUFFIX = "_reason"  # ends the names of columns of `Ranking` with the effect of a signal
+REASON_SUFFIX = "_reason"  # suffix of the columns of a `Ranking` that contain the effect of a signal on the weights
 # Matches the beginning of a function call, such as `f(`. In prose, one word in a thousand is a call; in manuals, one in
 # 200; in code, at least one in 30.
 _CALL = re.compile(r"\w\(")
@@ -75,7 +75,7 @@ _USUAL_DEVIATIONS = [
 
 
 class CollectionFacts(Struct, frozen=True):
-    """The facts of a collection that affect the weights, as `share_of_code` and `measure_unrelated` return them."""
+    """Facts of a collection that affect the weights. `code` is its number of function calls per word."""
 
     code: float
     languages: tuple[LanguageStats, ...]
@@ -83,7 +83,7 @@ class CollectionFacts(Struct, frozen=True):
 
 
 class QueryFacts(Struct, frozen=True):
-    """The facts of a query that affect the weights. `broken` is from `TokenizedText.broken`."""
+    """Facts of a query that affect the weights. `broken` counts its broken word pieces and all its word pieces."""
 
     collection: CollectionFacts
     broken: tuple[int, int]
@@ -107,12 +107,13 @@ def measure_unrelated(embedder: Embedder) -> float:
 def trust_in_meaning(query: tuple[int, int], languages: tuple[LanguageStats, ...]) -> float:
     """Estimate how well the model knows the language of a query, from 0.08 (hardly) to 1 (well).
 
-    The estimate is based on the share of broken pieces (see `TokenizedText`) in the query. A short query has too few
-    pieces, so 24 pieces with the usual share in its language are added. This language is unknown. Naive Bayes estimates
-    it from the query's pieces and the number of passages in each language.
+    Tokenizers split unknown words into letters. The estimate is based on the share of such broken word pieces
+    (see `TokenizedText`) in the query. A short query has too few pieces for an estimate, so 24 pieces with the usual
+    share of its language are added. Naive Bayes guesses this language from the query's pieces and the number of
+    passages in each language.
 
     Args:
-        query: the number of broken pieces and the number of all pieces.
+        query: the number of broken word pieces, and the number of all word pieces.
         languages: the languages of the collection.
     """
     broken, pieces = query
@@ -153,8 +154,8 @@ def measure_signals(query: QueryFacts, dense: ScoredRows, lexical: ScoredRows) -
 def weigh(values: Sequence[float], *, tokens: bool) -> tuple[dict[str, float], dict[str, float]]:
     """Return the weight of each kind of search, and the logits that each signal adds to the weight of lexical search.
 
-    A logistic function of the signals computes the weight of lexical search. It is higher in languages that the model
-    hardly knows. A second logistic function divides the remaining weight between vector and tokens.
+    A logistic function of the signals computes the weight of lexical search. This weight is higher in languages that
+    the model hardly knows. A second logistic function divides the remaining weight between cosine and MaxSim.
     `scripts/learn_weights.py` fits both functions.
     """
     words, vector = _TABLE.words + (_TABLE.words_with_tokens if tokens else 0.0) - values[0], _TABLE.vector

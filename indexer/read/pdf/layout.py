@@ -129,7 +129,10 @@ def _typical_pitch(elements: Sequence[PageElement]) -> float:
 def _split_bands(
     elements: Sequence[PageElement], x: float, west: float, east: float
 ) -> tuple[list[PageElement], list[tuple[list[PageElement], list[PageElement]]]]:
-    """Return the elements that cross `x`, and `(left, right)` elements for each band above, between and below them."""
+    """Divide a page with two columns. Return the elements that cross the border `x`, from top to bottom.
+
+    Also return `(left elements, right elements)` for each band above, between and below the crossing elements.
+    """
     reach = 0.15 * min(x - west, east - x)
     spanning = sorted((u for u in elements if u.x0 < x - reach and u.x1 > x + reach), key=lambda element: -element.base)
     crossing = set(map(id, spanning))
@@ -146,13 +149,13 @@ class EdgeRow(NamedTuple):
     """A row near the top or bottom of a page, which may be a running head or foot."""
 
     is_top: bool
-    depth: int  # rows between it and the edge of the page
+    depth: int  # number of rows between this row and the edge of the page
     y: float
     text: str
     pattern: str  # text with `#` for numbers
     numbers: frozenset[int]
     is_small: bool
-    is_apart: bool  # True if a gap separates it from the next row
+    is_apart: bool  # whether a gap separates this row from the next
     line_ids: tuple[int, ...]
 
 
@@ -196,7 +199,7 @@ def _running_lines(
         rows = [edge for edge in edges[page] if edge.is_top == is_top]
         near = [(pages, edge) for pages, edge in rivals if edge.is_top == is_top]
         deepest = max((edge.depth for edge in rows if _recurs(edge, near, is_short)), default=-1)
-        # rows further out than a running head belong to it, as in a letterhead
+        # rows between a running head and the edge of the page belong to the head, as in a letterhead
         head_rows = [edge for edge in rows if edge.depth <= deepest]
         # keep a head on the first page, so that the document contains it once
         heads |= {line for edge in head_rows if page or _DIGITS.search(edge.text) for line in edge.line_ids}
@@ -205,7 +208,7 @@ def _running_lines(
 
 def _recurs(edge: EdgeRow, candidates: Sequence[tuple[int, EdgeRow]], is_short: bool) -> bool:
     """Return whether a row recurs in `candidates`: the rows of other pages, each with its distance in pages."""
-    if edge.depth and not edge.is_apart:  # part of the text, which pages of a form may repeat
+    if edge.depth and not edge.is_apart:  # the row belongs to the text, which pages of a form may repeat
         return False
     near = [(pages, other) for pages, other in candidates if abs(other.y - edge.y) <= _HEIGHT_TOLERANCE_POINTS]
     if is_short and any(map(str.isalpha, edge.text)):
@@ -219,7 +222,7 @@ def _recurs(edge: EdgeRow, candidates: Sequence[tuple[int, EdgeRow]], is_short: 
         return False
     outer = [(pages, other) for pages, other in near if edge.depth == 0 == other.depth]
     level = {pages: other.is_apart for pages, other in outer if abs(other.y - edge.y) <= 1.0}
-    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # text would not be apart on all pages
+    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # a row of text would not be on all pages
         return True
     return any(other.text == edge.text for _, other in near)
 

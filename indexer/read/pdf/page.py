@@ -470,7 +470,7 @@ def _style_reader(text_page: Any) -> Style:
             text = buffer.value.decode("latin-1").rpartition("+")[2]
             name = text if text.endswith(("TB", "-B")) else text.lower()
             is_bold = bool(_BOLD_NAME.search(name))
-            if not is_bold and not _PLAIN_NAME.search(name):  # the name does not tell, so use the weight
+            if not is_bold and not _PLAIN_NAME.search(name):  # the font's name does not tell, so use its weight
                 is_bold = pdfium.FPDFText_GetFontWeight(text_page, place) >= 600
             styles[key] = is_bold, bool(flags.value & 1) or (bool(font) and _has_one_width(font))
         return styles[key]

@@ -15,7 +15,7 @@ from indexer.text import reader_notes
 _TOLERANCE_POINTS = 4.0
 _MIN_RULE_POINTS = 15.0
 _MAX_STROKE_GAP_POINTS = 2.0
-_MAX_CELL_LINES = 3  # lines; if all cells of a row have the same larger number of lines, each line becomes a row
+_MAX_CELL_LINES = 3  # a row is split at its lines if all its cells have the same number of lines, above this number
 
 Place = tuple[int, int]
 S = TypeVar("S", Rule, VerticalRule)
@@ -322,7 +322,7 @@ def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]])
 
 
 def _is_one_row(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether lines are one row with wrapped cells: the first cell is short, and at most one fills all lines."""
+    """Return whether lines are one row of wrapped cells: the first is short, and at most one cell fills all lines."""
     filled = [place for place, cells in enumerate(rows) if cells[0]]
     is_short = 0 < 2 * len(filled) <= len(rows) and filled[-1] - filled[0] + 1 == len(filled)
     return is_short and sum(all(column) for column in zip(*rows, strict=True)) <= 1
