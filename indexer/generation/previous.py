@@ -37,7 +37,7 @@ from indexer.records import (
 if TYPE_CHECKING:
     from indexer.generation.vectors import VectorReader
 
-READER_VERSION = 24  # increment when pages are parsed or split differently
+READER_VERSION = 25  # increment when pages are parsed or split differently
 _PAGE = "SELECT url, source, requested, etag, last_modified, content_hash, links, noindex, outcome, reasons FROM pages"
 
 

@@ -102,15 +102,13 @@ def _headings_by_outline(document: Any, pages: Sequence[Sequence[PdfBlock]]) -> 
         for place, block in enumerate(pages[page]):
             for key in _title_keys(block.text) if block.is_short else ():
                 places[key].append(place)
-        after = -1
         for level, title in marks:
             free = (
                 place for key in _title_keys(title) for place in places.get(key, ()) if (page, place) not in headings
             )
-            place = min(free, key=lambda place: (place <= after, place), default=-1)
+            place = min(free, default=-1)
             if place >= 0:
                 headings[page, place] = level, " ".join(pages[page][place].text.split())
-                after = place
     return headings
 
 

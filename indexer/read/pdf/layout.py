@@ -36,7 +36,7 @@ def _order_columns(elements: Sequence[PageElement], depth: int = 0) -> list[list
     for place, (left, right) in enumerate(bands):
         columns += _order_columns(left, depth + 1) + _order_columns(right, depth + 1)
         if place < len(spanning):
-            if left or right or not columns or not place:
+            if left or right or not columns:
                 columns.append([])
             columns[-1].append(spanning[place])
     return [column for column in columns if column]
@@ -364,7 +364,7 @@ def _is_item(text: str) -> bool:
 def _opens_block(line: PdfLine, run: Sequence[PdfLine], pitch: float, right: float) -> bool:
     last = run[-1]
     step = last.base - line.base
-    if step > 1.25 * max(pitch, 1.05 * line.size) or step < -line.size:
+    if step > 1.25 * max(pitch, 1.05 * line.size):
         return True
     if abs(line.size - last.size) > 0.08 * max(line.size, last.size) and not (
         any(abs(word.size - b.size) <= 0.1 for a, b in ((line, last), (last, line)) for word in a.words)

@@ -22,7 +22,6 @@ _NUMBER_SIGNS = frozenset("+%$€£#°\u066a\u20aa")
 _MIRRORED = dict(zip("()[]{}<>«»‹›", ")(][}{><»«›‹", strict=True))
 _OPENING = frozenset("([{<«‹")
 _SHADOW_EM = 0.17  # a letter repeated within this distance is a shadow; the letters of `ll` are further apart
-_STOPS = frozenset(".,:;!?\u060c\u061b\u061f")
 _KINDS = {"R": "R", "AL": "R", "L": "L", "EN": "N", "AN": "N"}  # right, left or number, by bidirectional class
 _LEFT_IN_RIGHT = re.compile("(?:N|L(?:[^R]*[LN])?)+")
 _RIGHT_IN_LEFT = re.compile("R(?:[^L]*R)?")
@@ -117,11 +116,8 @@ def _words_in_reading_order(segment: Sequence[Glyph], from_the_right: bool) -> I
         visual.append(glyph)
     kinds = _bidi_kinds(segment)
     right_count, left_count = kinds.count("R"), kinds.count("L")
-    stops = segment[0].text in _STOPS, segment[-1].text in _STOPS
     if not right_count or not left_count:
         is_right = bool(right_count) or (from_the_right and not left_count)
-    elif stops[0] != stops[1]:
-        is_right = stops[0]
     else:
         is_right = 4 * right_count >= left_count if from_the_right else right_count > left_count
     letters = _mirror_brackets(list(_reading_order(visual, _kinds_with_numbers(visual), is_right)))
@@ -190,11 +186,9 @@ def _base_letters(text: str) -> str:
     return text[::-1] if _LIGATURE.fullmatch(text) else text
 
 
-_MIN_SPACED_LETTERS = 3
+_MIN_SPACED_LETTERS = 4
 _MIN_WORD_GAP_EM = 0.12
 _VOWELS = frozenset("aeiouy")
-_SHORT_WORDS = re.compile(f"s{{{_MIN_SPACED_LETTERS},}}")
-_FORMULA = re.compile("[+=<>|~^*\u00b7\u00d7\u00f7\u2200-\u22ff]")
 LINE_END_MARK = "\u00ad"  # inserted after a hyphen at a line end; `Hyphens.resolve` removes it
 _ENDS_IN_HYPHEN = re.compile(r"[^\W\d_][-\u2010]")
 _CJK = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff9f]")
@@ -236,49 +230,39 @@ class PdfLine(NamedTuple):
         return len(self.words) >= 3 and self.x1 - self.x0 >= 8 * self.size
 
 
-def join_spaced_words(words: Sequence[Word]) -> list[Word]:
+def join_spaced_words(words: Iterable[Word]) -> list[Word]:
     """Return all words. Letters that are spaced out, as in `H A R B O U R`, are joined."""
-    joined: list[Word] = []
-    done = 0
-    for run in _SHORT_WORDS.finditer("".join("s" if len(word[0]) <= 2 else "l" for word in words)):
-        first = run.start()
-        while first < run.end():
-            end = first + 1
-            while end < run.end() and _word_gap(words[end - 1], words[end]) is not None:
-                end += 1
-            if end - first >= _MIN_SPACED_LETTERS:
-                joined += [*words[done:first], *_join_letters(words[first:end])]
-                done = end
-            first = end
-    return [*joined, *words[done:]]
+    runs: list[list[Word]] = []
+    for word in words:
+        if runs and _may_be_spaced(runs[-1][-1], word):
+            runs[-1].append(word)
+        else:
+            runs.append([word])
+    return [word for run in runs for word in (_join_letters(run) if len(run) >= _MIN_SPACED_LETTERS else run)]
 
 
-def _word_gap(word: Word, after: Word) -> float | None:
-    """Return the distance to the next word in points, or None if that word is far away or on another line."""
+def _may_be_spaced(word: Word, after: Word) -> bool:
     size = max(word.size, after.size)
-    gap = after.x0 - word.x1
-    return gap if abs(after.base - word.base) <= 0.1 * size and -0.2 * size < gap <= 2.0 * size else None
+    is_near = abs(after.base - word.base) <= 0.1 * size and 0.02 * size <= after.x0 - word.x1 <= 2.0 * size
+    return is_near and all(len(one.text) <= 2 and one.text.isalpha() for one in (word, after))
 
 
 def _join_letters(run: Sequence[Word]) -> Sequence[Word]:
     """Join short words if their gaps show that they are the spaced letters of longer words."""
     size = max(word.size for word in run)
-    if 2 * sum(len(word.text) == 1 for word in run) < len(run) or any(_FORMULA.search(word.text) for word in run):
-        return run
     gaps = [after.x0 - word.x1 for word, after in pairwise(run)]
     ordered = sorted(gaps)
     jumps = [(b - a, a) for a, b in pairwise(ordered) if b - a >= _MIN_WORD_GAP_EM * size and b >= 1.4 * a]
     _, widest = max(jumps, default=(0.0, ordered[-1]))
-    if ordered[0] < 0.02 * size or widest - ordered[0] > 0.25 * size:
-        return run
     groups = [[run[0]]]
     for gap, word in zip(gaps, run[1:], strict=True):
         if gap > widest:
             groups.append([])
         groups[-1].append(word)
     texts = ["".join(word.text for word in group) for group in groups]
-    least = _MIN_SPACED_LETTERS if jumps else 4 if texts[0].istitle() else 5
-    if not any(len(group) >= least and _is_like_a_word(text) for group, text in zip(groups, texts, strict=True)):
+    is_spaced = 3 * sum(len(word.text) == 1 for word in run) >= 2 * len(run) and widest - ordered[0] <= 0.25 * size
+    least = _MIN_SPACED_LETTERS if jumps or texts[0].istitle() else _MIN_SPACED_LETTERS + 1
+    if not is_spaced or not any(len(text) >= least and _is_like_a_word(text) for text in texts):
         return run
     return [
         group[0]._replace(text=text, x1=group[-1].x1, size=max(word.size for word in group))
@@ -288,11 +272,9 @@ def _join_letters(run: Sequence[Word]) -> Sequence[Word]:
 
 def _is_like_a_word(text: str) -> bool:
     """Return whether letters may form a word. Otherwise they are variables, list labels or marks in a table."""
-    letters = [letter.lower() for letter in text if letter.isalpha()]
-    is_cased = text.upper() == text or text[1:].lower() == text[1:]
-    is_list = all(a < b for a, b in pairwise(letters))
-    has_vowel = not text.isascii() or not _VOWELS.isdisjoint(letters)
-    return 3 * len(letters) >= 2 * len(text) and len(set(letters)) >= 3 and is_cased and not is_list and has_vowel
+    is_cased = text != text.swapcase() and (text.isupper() or text[1:].islower())
+    is_list = all(a < b for a, b in pairwise(text.lower()))
+    return is_cased and not is_list and (not text.isascii() or not _VOWELS.isdisjoint(text.lower()))
 
 
 def find_lines(words: Iterable[Word]) -> list[PdfLine]:

@@ -378,16 +378,14 @@ def _read_words(text_page: Any, text: str, edges: Sequence[float], style: Style)
 def _join_words(text_page: Any, words: Sequence[Word], spans: Sequence[Span], a: float, b: float) -> list[Word]:
     """Join words that PDFium divides at wide gaps between letters, as in `Nort h`."""
     joined: list[Word] = []
-    start, base, letter_gap = 0, 0.0, 0.0  # base line and median letter gap of the last run of several words
+    start = 0
     for end in range(1, len(words) + 1):
         if end < len(words) and _may_be_one_word(text_page, words[end - 1 : end + 1], spans[end - 1 : end + 1]):
             continue
         run = range(start, end)
         pairs = [(place, place + 1) for first, after in spans[start:end] for place in range(first, after - 1)]
-        if len(run) > 1:
-            gaps = [_gap_between(text_page, *pair, a, b) for pair in pairs]
-            letter_gap = median(gaps) if gaps else letter_gap if base == words[start].base else 0.0
-            base = words[start].base
+        gaps = [_gap_between(text_page, *pair, a, b) for pair in pairs] if len(run) > 1 else []
+        letter_gap = median(gaps) if gaps else 0.0
         for each in run:
             word = words[each]
             gap = _gap_between(text_page, spans[each - 1][1] - 1, spans[each][0], a, b) if each > start else 0.0

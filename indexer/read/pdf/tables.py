@@ -88,10 +88,8 @@ def find_boxed_tables(
         texts = [box.text for box in boxes]
         if not inside or sum(map(bool, texts)) < 0.4 * len(boxes):
             continue
-        used.update(map(id, rules))
-        if max(map(len, texts)) <= 2_000:  # longer texts are columns of prose in boxes
-            tables.append(_grid_table(boxes, len(ys) - 1, inside))
-            used.update(map(id, inside))
+        used.update(map(id, [*rules, *inside]))
+        tables.append(_grid_table(boxes, len(ys) - 1, inside))
     return tables, [line for line in lines if id(line) not in used], [rule for rule in free if id(rule) not in used]
 
 
@@ -278,9 +276,7 @@ def _rule_stacks(rules: Iterable[Rule]) -> list[list[Rule]]:
     for rule in sorted((rule for rule in rules if rule.x1 - rule.x0 >= _MIN_RULE_POINTS), key=lambda rule: -rule.y):
         west, east = round(rule.x0 / _TOLERANCE_POINTS), round(rule.x1 / _TOLERANCE_POINTS)
         near = ((west + a, east + b) for a in (0, -1, 1) for b in (0, -1, 1))
-        stack = stacks.setdefault(next((key for key in near if key in stacks), (west, east)), [])
-        if not stack or stack[-1].y - rule.y > _MAX_STROKE_GAP_POINTS:
-            stack.append(rule)
+        stacks.setdefault(next((key for key in near if key in stacks), (west, east)), []).append(rule)
     return sorted((stack for stack in stacks.values() if len(stack) > 1), key=len, reverse=True)[:40]
 
 
