@@ -48,7 +48,7 @@ INT8_ISAS = BF16_ISAS | {"avx512_vnni", "avx_vnni", "neon_dot"}
 # processors, the bf16 instruction vdpbf16ps is slower than fp32: 53 against 88 GMAC/s on one core of a Xeon with AMX.
 _NEEDED_BY_DEFAULT = {"avx512_bf16": frozenset({"sse4a"})}
 
-# feature → index of the cpuid leaf in glibc, index of the register in (eax, ebx, ecx, edx), bit
+# feature → (index of the cpuid leaf in glibc, index of the register among eax, ebx, ecx and edx, number of the bit)
 _X86_BITS = {
     "fma": (0, 2, 12), "f16c": (0, 2, 29), "avx2": (1, 1, 5), "avx512f": (1, 1, 16), "avx512dq": (1, 1, 17),
     "avx512bw": (1, 1, 30), "avx512vl": (1, 1, 31), "avx512_vnni": (1, 2, 11), "amx_bf16": (1, 3, 22),
@@ -58,7 +58,7 @@ _X86_BITS = {
 _AMX = frozenset({"amx_tile", "amx_bf16", "amx_int8"})
 _SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18
 _AT_HWCAP, _AT_HWCAP2 = 16, 26
-# feature → entry of the kernel's auxiliary vector, bit
+# feature → (entry of the kernel's auxiliary vector, number of the bit)
 _ARM_BITS = {
     "asimd": (_AT_HWCAP, 1),
     "asimddp": (_AT_HWCAP, 20),

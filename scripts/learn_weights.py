@@ -135,7 +135,7 @@ class Examples:
     """Training queries as tensors."""
 
     def __init__(self, collections: list[Collection], mean: Array, deviation: Array) -> None:
-        """Select queries of each collection, their relevant candidates, and the best candidates of each search.
+        """Select queries of each collection, their relevant candidates, and the best candidates of each kind of search.
 
         All kinds of collections have the same weight, and so have all collections of a kind. If a collection has scores
         of late interaction, each query becomes two examples, one with and one without these scores.

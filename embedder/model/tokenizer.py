@@ -177,8 +177,8 @@ class Tokenizer:
 class PairTokenizer:
     """A cross-encoder's tokenizer with its maximum length. Threads may share it.
 
-    An id combines a token and its type, so that engines need no second input: id = token + type × vocabulary size. The
-    type is 1 for tokens of the second text if the model has token types, else 0.
+    An id combines a token id and a token type, so that engines need no second input: id = token id + type × vocabulary
+    size. The type is 1 for tokens of the second text if the model has token types, else 0.
     """
 
     def __init__(self, spec: ModelSpec) -> None:

@@ -110,7 +110,7 @@ def editions_of(url: str) -> Iterator[Edition]:
             before = beginning.removesuffix(segment) + (name + match["joint"] if is_named else "")
             is_plain = version[0].isdigit() and "." not in version and (is_named or not name)
             place, rest = f"{before}*{match['end'] or ''}", url[len(beginning) :].strip("/")
-            if not is_plain or _LETTER.search(rest):  # excludes page/2 and archives by year
+            if not is_plain or _LETTER.search(rest):  # excludes page/2 and blog/2024
                 yield Edition((place, rest), version.lower(), beginning, is_plain)
 
 
@@ -237,7 +237,7 @@ def _count_up_to(document: _Sketched, limit: int) -> int:
 
 
 def _count_shared_hashes(documents: list[_Sketched]) -> list[tuple[int, int, int]]:
-    """Return (index, other index, number of shared rare hashes) for pairs of documents of different formats."""
+    """Return (index, other index, number of rare hashes in common) for pairs of documents in different formats."""
     hashes = np.concatenate([np.empty(0, np.uint32), *(each.hashes for each in documents)])
     owners = np.repeat(np.arange(len(documents)), [len(each.hashes) for each in documents])
     _, types = np.unique([each.content_type for each in documents], return_inverse=True)

@@ -177,7 +177,7 @@ def record_file(path: Path) -> FileRecord:
 
 
 def check_files(folder: Path, manifest: Manifest) -> None:
-    """Compare the size and SHA-256 of every file with the manifest. Raises IndexCorrupt if they differ."""
+    """Compare every file with its size and SHA-256. Raises IndexCorrupt if one differs, or IndexUnreadable."""
     for name, record in manifest.files.items():
         path = folder / name
         try:
@@ -202,7 +202,7 @@ def corrupt(where: Path | str, problem: str) -> IndexCorrupt:
 
 
 def guarded(where: Path, function: Callable[..., Value]) -> Callable[..., Value]:
-    """Wrap a function that reads a mapped file, so that it raises IndexCorrupt if the file has been damaged."""
+    """Wrap a function that reads a memory-mapped file, so that damage to the file raises IndexCorrupt."""
 
     def read(*args: Any, **kwargs: Any) -> Value:
         try:

@@ -143,7 +143,7 @@ class VectorReader:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open a file, whose checksum the caller must have verified: FAISS may crash on damaged files."""
+        """Open a file with a verified checksum, because FAISS may crash on damaged files. May raise IndexCorrupt."""
         try:
             index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
         except (RuntimeError, MemoryError) as error:

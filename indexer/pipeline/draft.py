@@ -78,7 +78,7 @@ def complete(plan: BuildPlan) -> BuildPlan:
     }
     config = inherit_limits(replace(config, refresh=refresh, metadata=metadata), sources, live)
     settings: dict[str, Any] = {
-        "crawl": asdict(replace(config.crawl, http_proxy="")),  # proxies differ between machines
+        "crawl": asdict(replace(config.crawl, http_proxy="")),  # not stored, because proxies differ between machines
         "chunk": {"tokens": config.chunk_tokens},
         "ocr": None if plan.ocr.obstacle else config.ocr.as_dict(),
         "keep_generations": config.keep_generations,
@@ -92,7 +92,7 @@ def complete(plan: BuildPlan) -> BuildPlan:
 
 
 def _reuse(plan: BuildPlan, live: Manifest) -> Reuse:
-    """Return the data of the live generation that a build can reuse, and print the settings that prevent reuse."""
+    """Decide which data of the live generation the build can reuse, and print the settings that prevent reuse."""
     config, settings = plan.config, plan.settings
     models = _differences(live.fingerprint, plan.embedder.fingerprint if plan.embedder else {})
     cuts = _differences(_passage_settings(live.settings), _passage_settings(settings))
@@ -178,7 +178,8 @@ class Draft:
         plan.report.tokens = self._initial_token_use()
         self.writer = GenerationWriter(folder, dimension, tokens=plan.report.tokens.kept)
         self.remember = self.writer.documents.remember
-        self._to_copy: list[tuple[int, str]] | None = [] if plan.reuse.everything else None  # None: draft changed
+        # Documents that are copied if the draft becomes different from the live generation. None after a change.
+        self._to_copy: list[tuple[int, str]] | None = [] if plan.reuse.everything else None
         self._chunks_per_call = memory.share(_CHUNKS_PER_CALL)
         self._to_embed: list[Chunk] = []
         self._rows: list[int] = []  # rows in the previous generation, _TO_EMBED or _REPEATED - n

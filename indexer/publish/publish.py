@@ -100,7 +100,7 @@ def prepare(index_dir: Path) -> None:
 
 
 def start(index_dir: Path, keep: int, generation_id: str | None = None, size: int | None = None) -> Path:
-    """Create a folder for a new generation. First remove drafts and old generations that killed processes left behind.
+    """Create a folder for a new generation. First remove abandoned drafts, and old generations in excess of `keep`.
 
     Args:
         keep: number of published generations to keep.
@@ -157,7 +157,7 @@ def flush(folder: Path, manifest: Manifest) -> None:
 def install(index_dir: Path, folder: Path) -> None:
     """Move a checked and flushed generation to `generations/`, and make it live. Raises OSError.
 
-    After a rollback, generations that are newer than the generation that was live are removed.
+    If the index was rolled back before, also remove the newer generations that the rollback abandoned.
     """
     before = live_id(index_dir)
     os.rename(folder, index_dir / GENERATIONS / folder.name)

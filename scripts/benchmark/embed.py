@@ -93,7 +93,7 @@ def bulk(loaded: Loaded, texts: Sequence[str], tokens: int, turns: int) -> list[
 
 
 def load(peers: Sequence[Peer], only: Sequence[str], texts: Sequence[str]) -> tuple[Loaded, list[Row]]:
-    """Load the peers whose names contain a word in `only`, or all peers. Compare their vectors with `REFERENCE`'s.
+    """Load all peers, or peers whose names contain a word in `only`. Compare their vectors with those of `REFERENCE`.
 
     Returns:
         The loaded peers with their lowest cosine on `texts`, and a table row for each peer that could not be loaded.

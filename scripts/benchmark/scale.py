@@ -175,7 +175,7 @@ class Truth:
         self.rows = np.full(self._scores.shape, -1, dtype=np.int64)  # (1 + filters, queries, neighbours)
 
     def add(self, first: int, vectors: Vectors, shares: npt.NDArray[np.bool_]) -> None:
-        """Search n more vectors, which have the rows from `first` on. Filter i allows a row if `shares[i]` is true."""
+        """Search the n vectors at the rows from `first` on. Filter i allows the vectors where `shares[i]` is true."""
         scores = self._questions @ vectors.T
         for i, is_selected in enumerate([None, *shares]):
             allowed = np.arange(len(vectors)) if is_selected is None else np.flatnonzero(is_selected)
@@ -237,5 +237,5 @@ def _document(row: int, texts: Sequence[str], shares: npt.NDArray[np.bool_]) -> 
 
 
 def name_of(share: float) -> str:
-    """Return the metadata value of the documents that a filter selects, such as "0.1%" if their share is 0.001."""
+    """Format a share of the documents as the metadata value that selects them, for example 0.001 as "0.1%"."""
     return f"{share:.1%}"

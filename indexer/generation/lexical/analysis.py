@@ -65,7 +65,7 @@ _PREFIX = r"(?<![A-Za-z0-9_)\]}.@$#%\\<&-])(?:[.@$#%\\<]|\$\{)(?=[^\W\d]|_)"
 _OPTION = r"(?<![\w-])--?[A-Za-z]\w*(?:-\w+)*"
 _PAIR = r"(?<![\w/&.])[A-Za-z]{1,2}[&/][A-Za-z]{1,2}(?![\w/&+#*])"
 _SUFFIX = r"(?:[+\uff0b]{2}(?!\+)|[+#*\u266f\uff03\uff0b](?![A-Za-z0-9_+#*=]))"
-# Numbers with thousands separators, a fraction or both. Versions, dates and IP addresses have more dots: no match.
+# Numbers with thousands separators, a fraction or both. Versions, dates and IP addresses, with more dots, do not match.
 _THOUSANDS = (
     r"(?!0)\d{1,3}(?:(?:,\d{2,3})*,\d{3}|(?:\.\d{3})+|(?:['\u2019\u066c]\d{3})+|(?:[ \u00a0\u2009\u202f]\d{3})+)"
 )
@@ -148,7 +148,7 @@ def all_rules(languages: Iterable[str]) -> tuple[str, ...]:
 
 
 def words(text: str) -> re.Pattern[str]:
-    """Return the pattern for words, numbers, symbols and names such as C++. For an ASCII text, it is a faster one."""
+    """Return a pattern that matches words, numbers, symbols and names such as C++. ASCII texts get a faster one."""
     return _ASCII_WORD if text.isascii() else _WORD
 
 
@@ -159,7 +159,7 @@ def find_words(text: str) -> list[str]:
 
 
 def bare_words(text: str) -> re.Pattern[str]:
-    """Return the pattern for words without symbols. For an ASCII text, it is a faster one."""
+    """Return a pattern that matches words without symbols. ASCII texts get a faster one."""
     return _BARE_ASCII_WORD if text.isascii() else _BARE_WORD
 
 
@@ -305,7 +305,7 @@ def are_distinctive(words: Sequence[str], passages: Passages, text: str) -> list
         stop_words = list(filter(_is_stop_word[language].__getitem__, different)) if has_list else []
         clues = len(stop_words)
         if language == ENGLISH:
-            # Non-ASCII words are evidence against English, because many languages have no list of stop words.
+            # Non-ASCII words are evidence against English. Many other languages have no stop words as evidence.
             clues += sum(map(_ENGLISH_CLUES.__contains__, map(str.casefold, different)))
             clues -= len(different) - sum(map(str.isascii, different))
         weight = max(count, 1) * _LIKELIHOOD_RATIO_PER_CLUE ** min(clues, _MAX_CLUES)
@@ -426,7 +426,7 @@ def _beginnings(marked: frozenset[str]) -> tuple[list[bytes], list[bytes]]:
 
 
 def _spans_within(marked: frozenset[str], text: str, run: re.Match[str]) -> list[Span]:
-    """Return the spans of marked characters and pairs of characters in text without spaces. Merge adjacent spans."""
+    """Return the spans of marked characters, and of marked pairs of characters, in `run`, a match without spaces."""
     ends = [match.end() for match in _WORD_OR_CHARACTER.finditer(text, *run.span())]
     spans: list[Span] = []
     for first, single, pair in zip([run.start(), *ends], ends, [*ends[1:], run.end()], strict=False):

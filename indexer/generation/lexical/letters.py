@@ -66,7 +66,7 @@ _WRITTEN, _TYPED = _Table(_as_written), _Table(_as_typed)
 
 
 def fold(text: str) -> str:
-    """Fold case, accents, vowel points, compatibility forms, marked Latin letters, digits and Chinese characters."""
+    """Fold case, accents, vowel points, compatibility forms, Latin letters such as ø, digits and Chinese characters."""
     if text.isascii():
         return text.lower()
     bare = _ACCENTS.sub("", unicodedata.normalize("NFKD", text.casefold().replace("ı", "i")))
@@ -74,7 +74,7 @@ def fold(text: str) -> str:
 
 
 def fold_case(text: str) -> str:
-    """Fold a text like `fold`, but preserve accents and marked Latin letters."""
+    """Fold a text like `fold`, but preserve accents and Latin letters such as ø."""
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFKC", without_joiners(text).casefold()).translate(_WRITTEN)

@@ -314,7 +314,7 @@ class JointReader(LexicalReader):
     """Searches the folders of several readers as one index. An `EachFilter` has a filter for each folder."""
 
     def __init__(self, readers: Sequence[LexicalReader]) -> None:
-        """Open the folders of the readers again. They must still exist. Raises as `LexicalReader` does."""
+        """Open the folders of the readers again. The folders must still exist. Raises the errors of `LexicalReader`."""
         self._readers = readers
         self._open([each.folder for each in readers], [*chain(*(each.passages for each in readers))])
         self._first_rows = np.cumsum([0, *(each.count for each in readers)])[:-1]
@@ -331,7 +331,7 @@ class JointReader(LexicalReader):
         return any(each.is_known(each_filter, term) for each, each_filter in zip(self._readers, filters, strict=True))
 
     def _allowed(self, matching: Query, k: int, filter: Filter | None, allowed: RowSet | None) -> ScoredRows:
-        """Find more hits until k are allowed: Tantivy cannot apply an `EachFilter` (a filter for each folder)."""
+        """Find hits until a filter allows k of them. Tantivy cannot apply an `EachFilter` (one filter per folder)."""
         limit = k
         while True:
             scores, rows = super()._allowed(matching, limit, filter, allowed)
@@ -342,7 +342,7 @@ class JointReader(LexicalReader):
 
 
 def _cached(cache: dict[Key, Value], size: int, key: Key, make: Callable[[], Value]) -> Value:
-    """Return `cache[key]`. Add `make()` if the key is missing. A cache with `size` entries is cleared before."""
+    """Return `cache[key]`. Add `make()` if the key is missing. If the cache has `size` entries, clear it first."""
     value = cache.get(key)
     if value is None:
         if len(cache) >= size:

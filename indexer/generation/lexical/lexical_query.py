@@ -48,7 +48,7 @@ def parse_query(text: str, is_option: Callable[[str], bool] | None = None) -> Pa
 
     Args:
         text: the typed or pasted text. In a traceback or log, only the lines that name errors are used.
-        is_option: returns whether a word after a dash is a command-line option. If any is, no word is excluded.
+        is_option: returns whether a word after a dash is a command-line option. A query with options excludes no words.
     """
     is_plain = text.isascii() and text.isprintable()
     typed = text if is_plain else visible(text)
@@ -91,7 +91,7 @@ Readings = tuple[Terms, ...]  # the terms of a phrase in each language, without 
 
 
 class Clause(NamedTuple):
-    """A required or excluded word or phrase. `readings` has its terms in each language. Only words have `rules`."""
+    """A required or excluded word or phrase. `readings` has its terms in each language. A phrase has no `rules`."""
 
     readings: Readings
     text: str
@@ -113,7 +113,7 @@ class QueryExpansion(NamedTuple):
 class Lookups(NamedTuple):
     """Functions that look words up in an index.
 
-    `is_known` returns 0 if no passage has a term. For an unknown word, `is_word` returns whether its spelling is
+    `is_known` returns whether any passage has a term. For an unknown word, `is_word` returns whether its spelling is
     correct, `corrections` returns similar words, likeliest first, and `compounds` words that begin or end with it.
     `has_phrase` returns whether any passage contains these words as a phrase.
     """
@@ -242,7 +242,7 @@ def read_query(
 
 
 def _is_option(lookups: Lookups, languages: Languages, word: str) -> bool:
-    """Return whether a word after a dash is an option: the index has it with the dash, or lacks the word itself."""
+    """Return whether a word after a dash is an option: the index has the word with a dash, or lacks the bare word."""
     if lookups.is_known(symbol_term(f"-{word}")):
         return True
     return not any(_has_word(lookups, languages, each) for each in analysis.find_words(word))
@@ -304,7 +304,7 @@ def _expand(typed: list[str], synonyms: Synonyms) -> _Expanded:
         alternatives = [other for other in synonyms[key] if folded_words(other) != key]
         single = tuple(other for other in alternatives if len(folded_words(other)) == 1)
         expanded.phrases.extend(other for other in alternatives if len(folded_words(other)) > 1)
-        if len(alternatives) < len(synonyms[key]):  # the words are among their own synonyms, so keep them
+        if len(alternatives) < len(synonyms[key]):  # a rule names the words as their own synonym, so keep them
             expanded.words.extend(matched if size == 1 else (*matched, *single))
             if size == 1:
                 expanded.alternatives[matched[0]] = single
@@ -330,7 +330,7 @@ class _Substitute(NamedTuple):
 
 
 class _Corrector(dict[str, _Substitute | None]):
-    """A dict that finds substitutes for unknown words of a query. Known words and words beyond a limit map to None."""
+    """A dict that finds substitutes for unknown words of a query. Known words and words over the limits map to None."""
 
     def __init__(self, lookups: Lookups, languages: Languages) -> None:
         self._lookups = lookups
