@@ -19,7 +19,7 @@ _CONTEXT_CHARS = 160
 _MAX_MATCHES = 20
 _LAST_LINE_TOKENS = 12  # a line such as "… and 12 more"
 _BATCH_PASSAGES = 16
-_MAX_HEADING_CHARS = 2_000_000  # all heading paths of a document; further paths keep only their last heading
+_MAX_HEADING_CHARS = 2_000_000  # all heading paths of a document; later paths are shortened
 _MAX_ANCHOR_CHARS = 200
 # The number of tokens for each match of a pattern. For documentation, code, addresses, numbers and prose in a dozen
 # scripts, the sum is at least the token count of five tokenizers: two of OpenAI, Claude 2, DeepSeek and WordPiece.

@@ -34,7 +34,7 @@ def index(
     """Index sources, by default those of the live index. Flags with limits apply to the sources in the same command."""
     from indexer import memory
 
-    memory.prepare()  # saves memory, because FAISS aborts the process if memory runs out
+    memory.prepare()  # reduces the use of memory, because FAISS aborts if it runs out
     from indexer.pipeline.progress import Progress
     from rag.commands.indexing import IndexRequest, index_sources
 

@@ -98,7 +98,7 @@ class LazyEmbedder:
 
 
 def lazy_embedder(settings: Settings, *, quiet: bool = False) -> Embedder:
-    """Return an embedder of the settings that is compiled and loaded on first use."""
+    """Return the embedder of the settings, which is compiled and loaded on first use."""
     from rag.serving.follower import load_embedder
 
     queries = Plan(settings.embedder_config()).queries

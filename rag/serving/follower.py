@@ -28,7 +28,7 @@ from rag.stores import facts_of, older_ids, stores_of
 POLL_SECONDS = 1.0
 RETRY_SECONDS = 10.0  # pause before the next attempt to open a broken index
 CHECK_SECONDS = 3600.0  # interval of checks of the index files
-SUSPECT_SECONDS = 60.0  # the same interval while requests fail
+SUSPECT_SECONDS = 60.0  # interval of checks of the index files while requests fail
 LOADING_SECONDS = 20.0  # maximum wait of a query while the process starts
 _MAX_CACHED_RETRIEVERS = 16
 LOADING = "loading the model and the index"

@@ -373,7 +373,7 @@ class OpenDocument:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The facts of the document, such as `url` and `title`, JSON-ready."""
+        """The properties of the document, such as `url` and `title`, JSON-ready."""
         return {"generation": self.generation.manifest.id, **self.entry.facts}
 
     def headings(self) -> list[tuple[str, str, int]]:

@@ -129,8 +129,8 @@ def add_feedback() -> Response:
 def answer() -> Response:
     """Answer a question in words, with citations.
 
-    The response is a stream of the events `hits`, `token`, `proof`, `citations` and `done`, or `error` with a problem
-    object. With `Accept: application/json`, the response is a JSON object with the complete answer.
+    The response is a stream of the events `hits`, `token`, `proof`, `citations` and `done`. A failed answer ends with
+    `error`, a problem object. With `Accept: application/json`, the response is one JSON object.
     """
     endpoint = Endpoint.of(requests.settings())
     fields = requests.read_object(MAX_CONVERSATION_BYTES)
