@@ -25,8 +25,8 @@ from rag.answer.sentences import Sentence
 FACT_WEIGHT = 2 * RARE_WORD_WEIGHT
 _MIN_CLAIM_WORDS = 6  # a sentence with fewer words is never unrelated
 _MIN_COVERAGE = 0.45  # share of a sentence's words that its passages must have; otherwise it is unrelated
-_MIN_REPEATED_WORDS = 4  # a shorter sentence repeats none
-_MIN_REPEATED = 0.9  # share of a sentence's other words that the repeated sentence has
+_MIN_REPEATED_WORDS = 4  # shorter sentences are not searched for an altered fact
+_MIN_REPEATED = 0.9  # share of the words next to an altered fact that the passage's sentence has
 _STEM_CHARS = 5  # words with the same beginning count as the same: configure, configuration
 _MAX_NUMBERS_TO_DERIVE = 20  # numbers per sentence; the time grows with their square
 _CODE = re.compile(
@@ -37,13 +37,13 @@ _CODE = re.compile(
 )
 _NAME = re.compile(r"(?<=\w)[A-Z_]", re.ASCII)  # CamelCase, snake_case, ABC
 _WORD = re.compile(r"\w+")
-_NUMERIC_MONTH = re.compile(r"(?<=\d)[./](?:0?[1-9]|1[012])[./](?=[12]\d{3}\b)")  # may be a word in the passage
+_NUMERIC_MONTH = re.compile(r"(?<=\d)[./](?:0?[1-9]|1[012])[./](?=[12]\d{3}\b)")  # the passage may spell out the month
 _SENTENCE_OPENERS = '\n!?:;…(•|#>-–—"“„«'  # characters before the first word of a sentence
 _LIST_NUMBER = re.compile(r"\s*\d{1,3}[.)]\s*")
 
 
 class PassageWords:
-    """The words of passages, weighted by rarity: RARE_WORD_WEIGHT for words of one sentence, less for others."""
+    """The words of passages, weighted by rarity. A word that occurs in only one sentence weighs RARE_WORD_WEIGHT."""
 
     def __init__(self, passages: Sequence[Evidence]) -> None:
         counts, total = Counter[str](), 1 + sum(len(each.sentences) for each in passages)
@@ -58,16 +58,16 @@ class PassageWords:
 
 
 class Claim:
-    """A sentence compared with passages: which of its facts they have, and what its words weigh."""
+    """A sentence of an answer, compared with the facts and words of passages."""
 
     def __init__(
         self, sentence: Sentence, passages: Sequence[Evidence], exempt: Collection[str], words: PassageWords
     ) -> None:
-        """Read a sentence and look for its facts. Numbers that `_need_no_proof` are not among the facts.
+        """Find the facts of a sentence, except numbers that need no proof. Then find the facts that no passage has.
 
         Args:
             sentence: the sentence.
-            passages: the passages that it cites, or else all passages.
+            passages: the passages that the sentence cites, or all passages if it cites none.
             exempt: keys of facts that need no check, such as those of the question.
             words: the words of all passages.
         """
@@ -76,7 +76,7 @@ class Claim:
         self._is_translated = not _is_in_language(_WORD.findall(prose.lower()), language)
         has_names = not self._is_translated and language not in CAPITALISING
         code = [Term(piece.text, piece.start, "") for piece in sentence.code if any(map(str.isalnum, piece.text))]
-        ends = {piece.end + 1 - start for piece in (*sentence.code, *sentence.quotes)}  # as in `fetch()`-call
+        ends = {piece.end + 1 - start for piece in (*sentence.code, *sentence.quotes)}  # not "-call" in `fetch()`-call
         code += [
             Term(match[0], start + match.start(), "") for match in _CODE.finditer(prose) if match.start() not in ends
         ]
@@ -116,12 +116,10 @@ class Claim:
         return shared < _MIN_COVERAGE * len(self._words)
 
     def find_altered_fact(self) -> tuple[Term, Evidence, Sequence[Term]] | None:
-        """Find a fact in place of another one, in a sentence that repeats a sentence of a passage.
-
-        A sentence repeats the one with most of its words, if that has at least _MIN_REPEATED of them.
+        """Find the only fact that differs, if the other words nearly all repeat one sentence of a passage.
 
         Returns:
-            The fact, with the passage and the words of its sentence, or None.
+            The fact, the passage, and the words of the repeated sentence. None if no fact was altered in this way.
         """
         if self._has_quotes or len(self._words) < _MIN_REPEATED_WORDS:
             return None
@@ -149,9 +147,10 @@ class Claim:
 def _need_no_proof(
     content: Sequence[Term], facts: Sequence[Term], passages: Sequence[Evidence], exempt: Collection[str]
 ) -> set[int]:
-    """Return the places of spelled-out counts and of numbers that follow from others.
+    """Return the positions of numbers that need no proof.
 
-    A spelled-out count needs no proof if no passage counts the same things, as in "for two reasons".
+    These are numbers that can be computed (see `is_derived`), and counts in words such as "two reasons", if no passage
+    counts these things.
     """
     numbers = [fact for fact in facts if fact.is_number][:_MAX_NUMBERS_TO_DERIVE]
     spelled = {number.start for number in numbers if not number.text[0].isdigit()}
@@ -182,7 +181,7 @@ def _languages_with_stop_word(word: str) -> Sequence[str]:
 
 
 def _is_in_language(words: Iterable[str], language: str | None) -> bool:
-    """Return whether no other language has more of the lower-case words as stop words."""
+    """Return whether words are in a language, because no other language has more of them as stop words."""
     counts = Counter(chain.from_iterable(map(_languages_with_stop_word, words)))
     return counts[language or "en"] == max(counts.values(), default=0)
 

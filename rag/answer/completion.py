@@ -143,7 +143,7 @@ class Finished(NamedTuple):
 def complete(endpoint: Endpoint, chat: Sequence[dict[str, str]]) -> Generator[str | Finished | None, None, None]:
     """Yield the text that the model writes, None after each BEAT_SECONDS of silence, and Finished at the end.
 
-    Closing the iterator ends the call at once. Raises EndpointFailed or EndpointSlow.
+    Closing the iterator ends the call immediately. Raises EndpointFailed, or EndpointSlow after a timeout.
     """
     pieces: SimpleQueue[str | Finished | Exception] = SimpleQueue()
     loop = asyncio.new_event_loop()  # a task can be cancelled, a thread cannot
@@ -247,7 +247,7 @@ class EventData:
 
 
 def _parse_chunk(data: str, reason: str) -> tuple[str, str]:
-    """Parse the data of an event; return its text, and its finish reason or else the previous one."""
+    """Parse the data of an event. Return its text, and its finish reason, or `reason` if it has none."""
     try:
         chunk: Any = json.loads(data)
         if chunk.get("error"):

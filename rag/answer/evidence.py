@@ -44,7 +44,7 @@ _NUMERAL = re.compile(r"\d{1,15}(?:\.\d{1,9})?", re.ASCII)
 _VERSION_PREFIX = re.compile(r"\b[vV](?=\d+\.\d)")
 _APOSTROPHES, _MAX_CONTRACTION_CHARS = ("'", "’"), 2
 _NOT_IN_ACRONYMS = ("of", "the", "and", "for")  # FDA: Food and Drug Administration
-_SHARED_PREFIX = 4  # characters of names that count as alike
+_SHARED_PREFIX = 4  # characters; names with the same prefix of this length are treated as one name
 _DAY_DIGITS = 2
 _UNIT_RATIOS = (100, 1_000, 1_024, 1_000_000, 1_000_000_000)  # ratios of units, such as km to m
 _MONTH_NUMBERS = {TERMS["en"][name][0]: str(number) for number, name in enumerate(month_name) if number}
@@ -104,7 +104,7 @@ def read_terms(text: str, language: str | None) -> list[Term]:
     """Return the words and numbers of a text; "30,000", "thirty thousand" and "30 thousand" have the same key."""
     terms: list[Term] = []
     text = _VERSION_PREFIX.sub(" ", text)
-    thousands = rest = 0.0  # the last number is their sum; "million" multiplies only the rest
+    thousands = rest = 0.0  # the number read so far is `thousands + rest`, and "million" multiplies only the rest
     clocks = {match.start(): match for match in _CLOCK.finditer(text)}
     clock_end = 0
     for match in words(text).finditer(text):
@@ -154,7 +154,7 @@ def read_terms(text: str, language: str | None) -> list[Term]:
 
 @lru_cache(1 << 14)
 def _read_word(word: str, language: str) -> tuple[str, bool, bool, tuple[str, ...], str]:
-    """Return the key, is_plain, is_stop, the keys and the shape of a word. Numbers and single letters are not plain."""
+    """Return `(key, is_plain, is_stop, keys, shape)` of a word. Numbers and single letters are not plain."""
     lower = word.lower()
     is_plain = word.isalpha() and len(word) > 1 and lower not in _WORDS_IN_NUMBERS
     keys = TERMS[rules_for(language)][word] or (word,)
@@ -184,7 +184,7 @@ def is_derived(value: float, sources: Set[float], known: Set[float], factors: Se
     Args:
         value: the number.
         sources: the numbers of the passages.
-        known: the numbers of the sentence and the question that need no proof.
+        known: numbers of the sentence that the passages have, and numbers of the question.
         factors: the known numbers, and spelled-out ones such as "two".
     """
     others, factors = known - {value}, factors - {value, 1.0}
@@ -214,7 +214,7 @@ def _rounded(value: float, digits: int) -> float:
 
 
 def _are_alike(*names: str) -> bool:
-    """Return whether two names share a prefix, or one of up to three letters abbreviates the other: St and Saint."""
+    """Return whether two names share a prefix, or one has up to three letters of the other, such as St and Saint."""
     short, long = sorted(names, key=len)
     if len(short) >= _SHARED_PREFIX or len(long) < _SHARED_PREFIX:
         return short[:_SHARED_PREFIX] == long[:_SHARED_PREFIX]
@@ -247,7 +247,7 @@ class Evidence:
 
     @property
     def name(self) -> str:
-        """The name of the passage in the reasons of proofs."""
+        """The passage's number, as in "passage 1", or else its title, for messages to users."""
         heading = self.hit.title or self.hit.url
         return f"“{heading[:80]}”" if self.number is None else f"passage {self.number}"
 
@@ -278,7 +278,7 @@ class Evidence:
 
     @cached_property
     def places(self) -> Mapping[str, Sequence[int]]:
-        """The indexes of the sentences that have each key."""
+        """For each key, the indexes of the sentences that have a word with this key."""
         places = defaultdict[str, list[int]](list)
         for at, sentence in enumerate(self.sentences):
             for key in {key for term in sentence for key in term.keys}:
@@ -286,7 +286,10 @@ class Evidence:
         return places
 
     def nearest_sentence(self, words: Iterable[frozenset[str]]) -> tuple[int, Sequence[Term]]:
-        """Return the sentence that has most of the words, after their number. Words of the heading count for each."""
+        """Return the number of words in the sentence that has most of them, and the sentence.
+
+        Words of the passage's heading count for every sentence.
+        """
         counts, in_heading = Counter[int](), 0
         for keys in words:
             if keys.isdisjoint(self.heading):
@@ -319,7 +322,7 @@ class Evidence:
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """The keys of all words of text, title, section and address, and of months both as names and as numbers."""
+        """The keys of all words of text, title, section and address. Months have keys both as names and as numbers."""
         keys = frozenset(chain.from_iterable(map(_get_keys, self._terms)))
         months = {TERMS["en"][month_name[int(month)]][0] for month in _ISO_DATE.findall(self.text)}
         return keys | months | {_MONTH_NUMBERS[key] for key in keys & _MONTH_NUMBERS.keys()}
@@ -341,7 +344,7 @@ class Evidence:
         return _DIGIT_GAP.sub("", self._full_text)
 
     def has(self, fact: Term) -> bool:
-        """Return whether the passage has a fact: a number or a name, or code, which has no key."""
+        """Return whether the passage has a fact: a number or name, which has a key, or code, which has an empty key."""
         return self._has_number_or_name(fact) if fact.key else self._has_code(fact.text)
 
     def _has_number_or_name(self, name: Term) -> bool:
@@ -349,8 +352,8 @@ class Evidence:
         if name.text.isdecimal() and len(name.text) >= _MIN_IDENTIFIER_DIGITS and name.text in self._digits:
             return True
         if clock := _CLOCK_KEY.fullmatch(name.key):
-            as_decimal = f"{clock[1]}.{clock[2]:0>2}"  # 13.10 for 13:10
-            return not self.keys.isdisjoint((name.key, as_decimal)) or self.keys >= {*clock.groups()}  # a score
+            as_decimal = f"{clock[1]}.{clock[2]:0>2}"  # such as 13.10 for 13:10
+            return not self.keys.isdisjoint((name.key, as_decimal)) or self.keys >= {*clock.groups()}  # may be a score
         if name.is_number:
             return not self.keys.isdisjoint((name.key, f"{name.key}th", _ORDINALS.get(name.key, name.key)))
         is_acronym = len(name.text) > 1 and name.text in self._initials

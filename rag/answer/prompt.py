@@ -29,7 +29,7 @@ class Endpoint:
 
     @classmethod
     def of(cls, settings: Settings) -> "Endpoint":
-        """Return the endpoint of the settings. Raises NotConfigured if there is none, SettingsError if invalid."""
+        """Return the configured endpoint. Raises NotConfigured if there is none, or SettingsError if it is invalid."""
         url = settings.answer_url.strip().rstrip("/")
         if not url:
             raise NotConfigured("written answers are not configured: set answer_url and answer_model")
@@ -127,13 +127,13 @@ def messages(question: str, hits: Sequence[Hit], history: Sequence[Exchange] = (
 
 
 def _conversation(history: Sequence[Exchange]) -> str:
-    """Return the end of a conversation, with answers cut short and without their citations of other passages."""
+    """Return the last exchanges of a conversation as text. Answers are shortened, and their citations are removed."""
     exchanges: list[str] = []
     room = MAX_CONVERSATION_CHARS
     for each in reversed(history):
         text = _CITATION.sub("", each.answer)
         cut = f"{text[:_MAX_ANSWER_CHARS]}…" if len(text) > _MAX_ANSWER_CHARS else text
-        # Truncate before escaping: escaping takes time per bracket, and a client may send a hundred times as much.
+        # Truncate before escaping, because escaping a long text with many brackets takes time.
         exchanges.insert(
             0, f"Question: {neutralise(each.question[:MAX_CONVERSATION_CHARS])}\nAnswer: {neutralise(cut)}"
         )

@@ -47,7 +47,7 @@ class Prover:
             hits: the passages; the answer cites the first as [1].
             question: the question; its words need no proof.
             lookup: finds passages for quotations that no hit has.
-            are_numbered: whether reasons name the passages by number.
+            are_numbered: whether the reasons for results name passages by their numbers, not by their titles.
         """
         self._evidence = [Evidence(hit, number if are_numbered else None) for number, hit in enumerate(hits, 1)]
         language = hits[0].language if hits else None
@@ -151,7 +151,7 @@ class ProvedText:
     def __init__(self, prover: Prover, *, is_strict: bool) -> None:
         """Start an answer. If `is_strict`, leave out sentences with a quotation that is in no passage."""
         self._prover, self._is_strict = prover, is_strict
-        self._pending = ""  # text not checked yet, if strict
+        self._pending = ""  # text that is not checked yet; always empty if not strict
         self._read = self._removed = 0  # characters checked and characters left out
         self.corrected: list[int] = []  # numbers of the passages to cite instead
 
@@ -172,7 +172,7 @@ class ProvedText:
             yield "token", {"text": self._pending}
 
     def _take(self, proof: Proof) -> tuple[str, Proof]:
-        """Return the next sentence, or LEFT_OUT in its place, and its proof with spans in the shown text."""
+        """Return the next sentence, or LEFT_OUT instead of it, and its proof. Spans are positions in the shown text."""
         text, self._pending = self._pending[: proof.end - self._read], self._pending[proof.end - self._read :]
         offset, self._read = self._removed, proof.end
         spans = [(start - offset, end - offset) for start, end in proof.differing]
@@ -184,7 +184,7 @@ class ProvedText:
 
 
 def citations_after(sentence: Sentence, end: int) -> list[int]:
-    """Return the numbers of the first citation after a quotation and of the citations adjacent to it."""
+    """Return the numbers of the first citation after a quotation, and of further citations directly after the first."""
     numbers, stop = list[int](), None
     for place, number in sentence.citations:
         if place >= end and (stop is None or place <= stop):

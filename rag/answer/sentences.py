@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from indexer.cut.cuts import ABBREVIATIONS
 
-MAX_PENDING = 8_000  # characters
+MAX_PENDING = 8_000  # characters of an incomplete sentence
 _MAX_QUOTE_CHARS = 2_000
 _CLOSING_QUOTES = {"„": "“”", "«": "»", "»": "«", "‹": "›", "「": "」", "『": "』"}
 _QUOTE = "|".join(
@@ -34,7 +34,7 @@ _ABBREVIATION = re.compile(
 )
 _MAX_ABBREVIATION_CHARS = 8
 _CONTINUATION = re.compile(r"[^\S\n]+[a-z0-9]")  # text of the same sentence
-_NO_CITATION = re.compile(r"[ \t]*(?:[^\s\[]|\n|\[(?:\D|\d{1,3}[^\d\]]))")  # never becomes a citation
+_NO_CITATION = re.compile(r"[ \t]*(?:[^\s\[]|\n|\[(?:\D|\d{1,3}[^\d\]]))")  # cannot become a citation
 
 
 class Excerpt(NamedTuple):
@@ -61,7 +61,7 @@ class Sentence(NamedTuple):
 
 
 class SentenceSplitter:
-    """Splits streamed text into sentences. At most MAX_PENDING characters are scanned again with the next piece."""
+    """Splits streamed text into sentences. A piece of text is scanned with up to MAX_PENDING characters before it."""
 
     def __init__(self, limit: float = math.inf) -> None:
         """Set the number of sentences after which splitting stops."""
@@ -115,7 +115,7 @@ class SentenceSplitter:
 
 def _is_inside_sentence(text: str, end: re.Match[str]) -> bool:
     """Return whether a full stop is inside a sentence: after an abbreviation or list number, or before lower case."""
-    if end[0][0] not in ".…" or text[end.start() - 1] == "]":  # a citation precedes it
+    if end[0][0] not in ".…" or text[end.start() - 1] == "]":  # a citation precedes the full stop
         return False
     return (end[0] == "." and is_abbreviated(text, end.start())) or _CONTINUATION.match(text, end.end()) is not None
 
@@ -130,9 +130,9 @@ def _sentence(text: str, offset: int, matches: Sequence[re.Match[str]], start: i
 
     Args:
         text: the sentence.
-        offset: its place in the answer.
+        offset: the position of the sentence in the answer.
         matches: the matches of its quotations, code and citations.
-        start: its place in the text that was searched for the matches.
+        start: the position of the sentence in the text that was searched for the matches.
     """
     lead = len(text) - len(text.lstrip())
     prose, quotes, code = list[str](), list[Excerpt](), list[Excerpt]()

@@ -42,7 +42,7 @@ def make_lookup(search: Search, scope: SearchRequest) -> Lookup:
 
 
 def verify(text: str, search: Search, scope: SearchRequest) -> Verification:
-    """Check up to MAX_SENTENCES sentences of a text, each against the passages that share most words with it.
+    """Check up to MAX_SENTENCES sentences of a text, each against the passages that share the most words with it.
 
     Args:
         text: the text; its citations are ignored.

@@ -117,7 +117,7 @@ class SectionDiff:
 
     document: int  # index in the list of document pairs
     line: TextLine  # the first line that differs, or the renamed heading
-    old: TextLine | None = None  # a line from before the section was moved or renamed
+    old: TextLine | None = None  # a line of the earlier section, if the section was moved or renamed
     pairs: list[Edit] = field(default_factory=list)  # edited sentences
     removed: list[TextLine] = field(default_factory=list)
     added: list[TextLine] = field(default_factory=list)
@@ -244,8 +244,8 @@ def _share(first: Counter[str], second: Counter[str]) -> float:
 def _drop_noise(diffs: Sequence[SectionDiff], limit: int) -> int:
     """Remove edits that are noise, and return the number of sections that had no other edits.
 
-    An edit is noise if at least `limit` documents have the same edit, where numbers may differ. If several edits change
-    only dates, these edits are noise too.
+    An edit is noise if at least `limit` documents have the same edit, apart from numbers. If several edits change only
+    dates, these edits are noise too.
     """
     edits = [(diff.document, edit) for diff in diffs for edit in diff.edits()]
     counts = Counter(key for _, key in {(number, key) for number, edit in edits for key in _noise_keys(edit)})
@@ -263,7 +263,7 @@ def _drop_noise(diffs: Sequence[SectionDiff], limit: int) -> int:
 
 
 def _noise_keys(edit: Edit) -> set[tuple[str, str]]:
-    """Return the keys under which equal edits are counted: the two texts and, if only numbers changed, their mask."""
+    """Return keys to count equal edits by: the two texts and, if only numbers changed, the text with masked numbers."""
     old, new = edit.old or "", edit.new or ""
     masked = _DIGITS.sub("#", old), _DIGITS.sub("#", new)
     return {(old, new), masked} if masked[0] == masked[1] else {(old, new)}

@@ -115,7 +115,7 @@ def section_lines(document: DocumentChange, max_edits: int | None = None) -> Ite
 def _choose(
     since: str | None, until: str | None, live: Manifest, manifests: list[Manifest], versions: Sequence[str]
 ) -> list[tuple[Manifest, str | None]]:
-    """Return the two generations to compare. If versions are compared, each has a version; otherwise, it has None."""
+    """Return the two index generations to compare, each with the version of the manual to compare, or None for all."""
     if since in versions:
         newer = until or versions[-1]
         if newer not in versions or newer == since:
@@ -129,7 +129,7 @@ def _choose(
 
 
 def _find(field: str, text: str, live: Manifest, manifests: list[Manifest]) -> Manifest:
-    """Return the generation for `live`, an id, a date, or an age such as `30d`. Raises FieldError if there is none.
+    """Return the index generation for `live`, an id, a date, or an age such as `30d`. Raises FieldError if none exists.
 
     A date or an age selects the last generation that was built until then or, if there is none, the oldest.
     """
@@ -152,7 +152,7 @@ _turns = FairLock()  # only one comparison runs at a time, because it may need m
 
 
 class _View(NamedTuple):
-    """A snapshot, restricted to the documents that a caller may read."""
+    """An index generation, or a version of a manual in it, restricted to the documents that a caller may read."""
 
     generation: str
     version: str | None
@@ -165,7 +165,7 @@ class _Record(NamedTuple):
     url: str
     version: str | None
     title: str
-    rows: tuple[int, int]  # first row, and the row after the last
+    rows: tuple[int, int]  # rows of its passages: the first, and the one after the last
     hashes: tuple[str, ...]  # one hash per passage
 
 
@@ -181,7 +181,7 @@ def _versions(folder: Path, view: _View) -> tuple[str, ...]:
 def _compare(folder: Path, old: _View, new: _View, live: _View) -> tuple[list[DocumentChange], int]:
     """Compare two snapshots. Documents that are hidden from the caller in the live generation are omitted.
 
-    If a document has left its address and one of its passages is now in a hidden document, it is omitted too.
+    A document is also omitted if its address is gone, and one of its passages is now in a hidden document.
     """
     with ExitStack() as stack:
         readers = {view: stack.enter_context(closing(_Reader(folder, view))) for view in {old, new, live}}
