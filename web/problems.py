@@ -67,7 +67,7 @@ def problem(status: int, detail: str, *, field: str | None = None) -> dict[str, 
 
 
 def respond(body: dict[str, object]) -> Response:
-    """Return a problem as a JSON response. For status 429 and 503, the response has the header Retry-After."""
+    """Return problem details as a JSON response. For status 429 and 503, the response has the header Retry-After."""
     status = int(str(body["status"]))
     if request.path.startswith("/v1/"):
         kind, code = OPENAI_ERRORS.get(status, ("server_error" if status >= 500 else "invalid_request_error", None))
@@ -85,7 +85,7 @@ def raw_response(error: BaseException) -> bytes:
 
 
 def raw_problem(status: int, detail: str, further_headers: Mapping[str, object]) -> bytes:
-    """Return the bytes of an HTTP response with a problem, to send outside of the Flask application."""
+    """Return the bytes of an HTTP response with problem details, to send outside of the Flask application."""
     body = json.dumps(problem(status, detail)).encode()
     headers = {"Content-Type": MEDIA_TYPE, "Content-Length": len(body), "Cache-Control": "no-store"}
     headers |= {**SECURITY_HEADERS, **further_headers}

@@ -160,7 +160,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self.alive = False
 
     def handle_error(self, req: object, client: socket.socket, addr: object, exc: BaseException) -> None:
-        """Respond with a problem to an invalid HTTP request, or to an error outside of a view function."""
+        """Respond with problem details to an invalid HTTP request, or to an error outside of a view function."""
         if not isinstance(exc, ParseException):
             self.log.error("Error handling request", exc_info=exc)
         with suppress(OSError):

@@ -149,7 +149,7 @@ class DocumentExcerpt:
         return f"{self.heading(indexes[0])} ({self._headings[indexes[0]][0]})"
 
     def block(self, number: int, indexes: Sequence[int], text: str | None = None, **facts: str) -> str:
-        """Return a block of text between delimiters. Its header has the number, the section, the address and `facts`.
+        """Return a block of text between delimiters. Its header has `number`, the section, the address and `facts`.
 
         If `text` is None, the block contains the passages, with an ellipsis for each gap between passages.
         """

@@ -403,7 +403,7 @@ def p_value(differences: npt.NDArray[np.float64]) -> float:
 
 
 def modes_as_text(result: dict[str, Any]) -> str:
-    """Format the result of `evaluate` in all modes as text for a terminal."""
+    """Format the result of `evaluate` for all modes as text for a terminal."""
     lines = [f"{'':<18}" + "".join(f"{name:>12}" for name in MEASURES.values())]
     for each in result["modes"]:
         name = f"{each['mode']}, with tokens" if each.get("tokens") else each["mode"]
