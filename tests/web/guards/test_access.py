@@ -173,7 +173,7 @@ def test_changes_of_the_file_are_followed(file):
 def test_a_file_is_read_again_only_after_a_change(file, monkeypatch):
     file.add("ci", "read")
     reads = []
-    monkeypatch.setattr(file._followed, "_read", lambda: reads.append(file.path.stat().st_ino))
+    monkeypatch.setattr(file._cached_keys, "_read", lambda: reads.append(file.path.stat().st_ino))
     for _ in range(3):
         file.current()
     file.add("other", "read")
