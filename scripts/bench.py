@@ -26,7 +26,7 @@ from benchmark.overload import overload
 from benchmark.scale import search
 from benchmark.search_peers import peers
 
-VERBS = {  # name → function, default of --repeat, default of --chunks
+VERBS = {  # name → (function, default of --repeat, default of --chunks)
     "search": (search, 5, 10_000),
     "cold": (cold, 7, 10_000),
     "overload": (overload, 60, 10_000),  # --repeat is in seconds

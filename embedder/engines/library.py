@@ -143,7 +143,7 @@ def _digest_in(path: Path) -> str:
 ABI_VERSION = 7  # equals kAbiVersion; increment both when interface.h changes
 
 
-# These enumerations repeat those of native/interface.h.
+# native/interface.h has the same enumerations.
 Precision = IntEnum("Precision", "FP32 BF16 INT8", start=0)
 Pooling = IntEnum("Pooling", "CLS MAX MEAN LASTTOKEN", start=0)
 Action = IntEnum("Action", "POOL DENSE NORMALIZE", start=0)

@@ -108,7 +108,7 @@ def package_folder(cache: Path, key: PackageKey) -> Path:
 
 
 def ensure(cache: Path, key: PackageKey, build: Callable[[Path], None]) -> Path:
-    """Return the folder of a verified package. If the package is missing, `build` must write it to an empty folder.
+    """Return the folder of a verified package. If the package is missing, `build` first writes it to a new folder.
 
     `build` may write temporary files to the parent of that folder. Raises CacheError, CompilerMissing, or PackageError
     if the package is damaged or cannot be built.
@@ -131,7 +131,7 @@ def ensure(cache: Path, key: PackageKey, build: Callable[[Path], None]) -> Path:
 
 
 def verify(folder: Path, key: PackageKey) -> None:
-    """Check the owner, key and file hashes of a package. Raises CacheError if it is not private, else PackageError."""
+    """Check the owner, key and file hashes of a package. Raises PackageError, or CacheError if it is not private."""
     advice = f"remove {folder} to build it again"
     record_path = folder / _RECORD
     try:

@@ -154,7 +154,7 @@ def relative_position_bias(table: Array, length: int) -> Array:
     """Expand MPNet's bias table (buckets, heads) to (heads, length, length), like the reference implementation."""
     half = table.shape[0] // 2
     exact = half // 2
-    distance = np.arange(length)[None, :] - np.arange(length)[:, None]  # position of the key minus that of the query
+    distance = np.arange(length)[None, :] - np.arange(length)[:, None]  # key position minus query position
     n = np.arange(length, dtype=np.float32)
     far = exact + (np.log(np.maximum(n, 1) / exact) / math.log(128 / exact) * (half - exact)).astype(np.int64)
     buckets = np.where(n < exact, np.arange(length), np.minimum(far, half - 1))

@@ -189,7 +189,7 @@ class PairTokenizer:
         self._tokenizer.enable_truncation(spec.max_length, strategy="longest_first")
 
     def __call__(self, query: str, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each pair of query and text, with special tokens, truncated to the maximum length."""
+        """Return the token ids of each pair (query, text), with special tokens, truncated to the maximum length."""
         first = tokenizable(query[: self._max_chars])
         pairs = [(first, tokenizable(text[: self._max_chars])) for text in texts]
         return list(_ids(self._tokenizer, pairs, self._types))
@@ -234,7 +234,7 @@ def _text_tokens(encoding: tokenizers.Encoding, text: str, prepared: str) -> Tex
 
 
 def tokenizable(text: str) -> str:
-    """Replace lone surrogates by "?", because the library tokenizers rejects them."""
+    """Replace lone surrogates by "?", because the library tokenizers rejects surrogates."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 

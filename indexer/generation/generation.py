@@ -108,7 +108,7 @@ class Generation:
         return self._find_headings(typed, limit, self.select(filter) if filter else None)
 
     def score_tokens(self, score: Callable[[TokenReader | None, Rows], Scores], rows: Rows) -> Scores:
-        """Return the result of `score` for the token vectors of this generation (None if it has none) and `rows`."""
+        """Score `rows`: call `score` with the token vectors of this generation, or None if it has none, and `rows`."""
         return score(self.tokens, rows)
 
     def collections(self, rows: Sequence[int]) -> list[str] | None:

@@ -28,7 +28,7 @@ JOBS = "jobs"
 PUSHED = "pushed"
 INSIGHTS = "insights"
 NAMES = {CURRENT, "CURRENT.new", GENERATIONS, BUILDING, LOCK, COLLECTIONS, KEYS, JOBS, PUSHED, INSIGHTS}
-DEFAULT = "default"  # the collection in the index folder itself
+DEFAULT = "default"  # name of the collection that is stored in the index folder itself
 
 SCHEMA_VERSION = 3
 RESTRICTED_VERSION = 4  # schema version if any document has an access list

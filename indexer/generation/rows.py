@@ -191,7 +191,7 @@ class TokenReader:
             raise corrupt(folder / TOKEN_OFFSETS, "does not match tokens.npy")
 
     def gather(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-        """Return the sign bits of all token vectors, and for each row its first token and number of tokens."""
+        """Return all sign bits, and for each row the index of its first token and its number of tokens."""
         starts, ends = self._offsets[rows], self._offsets[rows + 1]
         if ((starts < 0) | (ends < starts) | (ends > len(self.signs))).any():  # the file was damaged after opening
             raise corrupt(self._path, "does not match tokens.npy")

@@ -185,7 +185,7 @@ class Draft:
         self._rows: list[int] = []  # rows in the previous generation, _TO_EMBED or _REPEATED - n
         self._placed = 0
         self._row_of: dict[int, int] = {}
-        self._pending: deque[tuple[list[int], int, Future[Embedded] | None]] = deque()  # rows, embedded texts, vectors
+        self._pending: deque[tuple[list[int], int, Future[Embedded] | None]] = deque()  # rows, number of texts, vectors
         self._blocks = plan.cluster.blocks if plan.cluster else 1
         self._pool = ThreadPoolExecutor(self._blocks, thread_name_prefix="embed")
 
@@ -252,7 +252,7 @@ class Draft:
         return report.finish(self.folder.name, counts)
 
     def _note_languages(self, model: str) -> None:
-        """Add the languages of the documents to the report, and the languages that the model does not know."""
+        """Report the languages of the documents, with a sentence on languages that the model does not know."""
         report, embedder = self._plan.report, self._plan.embedder
         samples = self.writer.documents.languages(SAMPLE_PASSAGES)
         if embedder is not None and report.embedded:
@@ -313,7 +313,7 @@ class Draft:
         return self._plan.config.no_tokens or why_no_tokens(passages, broken, is_multilingual=is_multilingual)
 
     def _check_tokens(self, texts: Sequence[str] = ()) -> None:
-        """Delete the token vectors if the model does not know the language, unless the settings require them."""
+        """Delete the token vectors if they do not help, for example in an unknown language, and are not required."""
         tokens, embedder = self._plan.report.tokens, self._plan.embedder
         if texts and embedder is not None:
             broken, pieces = embedder.count_broken(texts[:: max(1, len(texts) // _MIN_SAMPLE_TEXTS)])
@@ -353,7 +353,7 @@ class Draft:
         report.carried += len(rows) - count
 
     def _in_order(self, rows: npt.NDArray[np.int64], embedded: DocumentTokens | None) -> DocumentTokens:
-        """Return the vectors of a block in the order of `rows`: new, copied, or those of a chunk with the same text."""
+        """Return a block's vectors in the order of `rows`. A vector is new, copied, or that of an equal text."""
         stored, before = self.writer.tokens, self.writer.vectors.count
         if embedded is not None and stored is None:
             embedded = DocumentTokens.without(embedded.vectors)

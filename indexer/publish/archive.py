@@ -64,7 +64,7 @@ def export_archive(index_dir: Path, file: Path, generation_id: str | None = None
 
 
 def export_documents(index_dir: Path, file: Path, generation_id: str | None = None) -> Manifest:
-    """Write the documents of a generation as JSON Lines, and return its manifest. Raises as `export_archive` does."""
+    """Write the documents of a generation as JSON Lines, and return its manifest. Raises like `export_archive`."""
     with closing(Generation.open(index_dir, generation_id)) as generation, _replacing(file) as target:
         for document in generation.documents():
             target.write(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace") + b"\n")

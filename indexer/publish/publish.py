@@ -137,7 +137,7 @@ def check_space(folder: Path, size: int) -> None:
 
 
 def publish(index_dir: Path, folder: Path, manifest: Manifest) -> None:
-    """Write the manifest of a generation, and make it live. Raises IndexUnwritable if its files cannot be read."""
+    """Write a generation's manifest, and make the generation live. Raises IndexUnwritable if files are unreadable."""
     (folder / MANIFEST).write_bytes(manifest.to_bytes())
     flush(folder, manifest)
     try:

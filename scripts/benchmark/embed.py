@@ -33,7 +33,7 @@ _LONG_TOKENS = 64  # tokens; times of longer texts vary less, so a third of the 
 REFERENCE = "SentenceTransformer eager fp32"
 BASELINE = "LangChain eager fp32"
 FLOATS = {"fp32", "bf16"}
-Loaded = dict[str, tuple[Peer, float]]  # name and precision → peer, lowest cosine of its vectors with the reference
+Loaded = dict[str, tuple[Peer, float]]  # name and precision → (peer, lowest cosine with the reference's vectors)
 
 
 def contestants(setup: Setup) -> list[Peer]:

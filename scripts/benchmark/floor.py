@@ -1,4 +1,4 @@
-"""Measure the CPU time of each component of a search over HTTP, and how much of the time the GIL is locked."""
+"""Measure the CPU time of each component of a search over HTTP, and for how much of this time the GIL is held."""
 
 import json
 import sys

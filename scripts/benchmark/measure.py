@@ -32,7 +32,7 @@ def interleave(
     """Time functions (contestants) in turn on the same inputs. Returns the seconds of each call, by contestant.
 
     In a turn, each contestant is called with all inputs before the next contestant, because contestants that alternate
-    after every call would evict each other's weights from the cache. For the same reason, calls in the first `settle`
+    after every call would evict the others' weights from the cache. For the same reason, calls in the first `settle`
     seconds of a contestant are not counted. The first `rehearsals` turns are not counted either. The order of
     contestants rotates. If a call returns a function, for example to stop a server, that function is called afterwards
     and not timed.

@@ -45,7 +45,7 @@ class Contestant(NamedTuple):
 
 
 def peers(source: Path, environments: Path, seconds: int, work: Path) -> list[Row]:
-    """Measure Pilotlight and each installed library, one after the other. Returns a table row for each.
+    """Measure Pilotlight and the installed libraries, one after the other. Returns a table row for each program.
 
     Args:
         source: a dataset in BEIR's layout.
@@ -90,7 +90,7 @@ def measure(contestant: Contestant, folder: Path, dataset: Dataset, seconds: int
 
 
 def prepare(name: str, environments: Path, folder: Path, texts: Sequence[str]) -> Contestant:
-    """Write the texts to the folder of a library or of Pilotlight, and return its command lines and routes."""
+    """Write the texts to the folder of a program, and return the program's command lines and routes."""
     folder.mkdir(parents=True, exist_ok=True)
     if name == OURS:
         if not (folder / "texts").exists():

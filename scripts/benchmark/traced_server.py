@@ -45,7 +45,7 @@ COMPONENTS = {
     "server": ("web.server:Worker.handle",),
 }
 UNLOCKED = "*"  # suffix of components that run without the GIL
-Totals = dict[str, list[int]]  # component → number of calls, nanoseconds
+Totals = dict[str, list[int]]  # component → [number of calls, nanoseconds]
 
 
 class _Thread(threading.local):

@@ -132,7 +132,7 @@ class Cache(dict[Key, Value]):
 
 
 def terms_in(text: str, language: str | None = ENGLISH) -> list[str]:
-    """Return the search terms of a text in order. `language` is the language of its document."""
+    """Return the search terms of a text in order. `language` is the language of the text's document."""
     return list(chain.from_iterable(map(TERMS[rules_for(language)].__getitem__, find_words(text))))
 
 

@@ -159,7 +159,7 @@ class LexicalReader:
         """Find the k best chunks for a query.
 
         Args:
-            query: results match all its required clauses (if it has none, any of its words) and no excluded clause.
+            query: hits match all required clauses and no excluded clause. If none is required, hits match any word.
             allowed: rows of the documents that the filter allows; required with a filter.
 
         Returns:

@@ -195,7 +195,7 @@ def read_query(
             forms = tuple(each) if substitute.is_split else (tuple(dict.fromkeys(chain(*each))),)
             compounds += [substitute.words] if substitute.is_split else []
         elif lookups and len(distinctive) > 1 and not word.isalnum() and has_symbol(word):
-            # Drop a symbol, or a name whose words are searched for anyway, if it does not occur in the index.
+            # Drop a symbol or name that the index lacks. The words of a name are searched for anyway.
             is_dispensable = analysis.words_within(word) or not any(map(str.isalpha, word))
             if is_dispensable and not lookups.is_known(symbol_term(word)):
                 continue
@@ -286,7 +286,7 @@ class _Expanded(NamedTuple):
 
 
 def _expand(typed: list[str], synonyms: Synonyms) -> _Expanded:
-    """Apply synonym rules to the words of a query. If several rules match at a word, apply the longest."""
+    """Apply synonym rules to the words of a query. If several rules match at the same word, apply the longest rule."""
     if not synonyms:
         return _Expanded(typed, {}, [], [])
     expanded = _Expanded([], {}, [], [])
