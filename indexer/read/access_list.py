@@ -47,7 +47,7 @@ def has_list(path: str, closed: Collection[str]) -> bool:
 
 
 def readers_of(fields: object) -> Readers:
-    """Return the users and groups in a parsed list, such as `group:staff`, or None for everybody. Raises ValueError."""
+    """Return the users and groups in a parsed list, or None for everybody. Raises ValueError if the list is invalid."""
     if not isinstance(fields, Mapping):
         raise ValueError(f"an access list must be a table with {_EXAMPLE}")
     if unknown := [name for name in fields if name not in (*_KINDS, "everybody")]:

@@ -58,7 +58,7 @@ class Tesseract:
         self._api: Any = tesserocr.PyTessBaseAPI(path=f"{folder}/", lang=languages, psm=tesserocr.PSM.AUTO)
 
     def lines(self, image: Raster, dots: int) -> Iterator[OcrLine]:
-        """Yield the lines of an image in reading order. `dots` is its resolution per inch. Raises ParseError."""
+        """Yield the lines of an image in reading order. `dots` is per inch. Raises ParseError if recognition fails."""
         api, line, paragraph = self._api, self._level.TEXTLINE, self._level.PARA
         api.SetImageBytes(image.pixels, image.width, image.height, 1, image.width)
         api.SetSourceResolution(dots)
@@ -118,7 +118,7 @@ def _read(tesseract: Tesseract, body: bytes, argument: str | None) -> dict[str, 
 
 
 def decode_image(body: bytes, page: int) -> tuple[Raster, int]:
-    """Decode a page of an image file, counted from 1. Return the raster and its dots per inch. Raises ParseError."""
+    """Decode a page (from 1) of an image file. Return (raster, dots per inch). Raises ParseError if that fails."""
     with _opened(body) as image:
         if page > 1:
             image.seek(page - 1)
@@ -136,7 +136,7 @@ def decode_image(body: bytes, page: int) -> tuple[Raster, int]:
 
 
 def render_pdf(body: bytes, page: int) -> tuple[Raster, int]:
-    """Render a page of a PDF file, counted from 1. Return the raster and its dots per inch. Raises ParseError."""
+    """Render a page (from 1) of a PDF file. Return (raster, dots per inch). Raises ParseError if that fails."""
     try:
         with closing(pypdfium2.PdfDocument(body)) as document, closing(document[page - 1]) as sheet:
             width, height = sheet.get_size()

@@ -41,8 +41,8 @@ class Cell(NamedTuple):
 def spread_cells(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
     """Return the grid of a table, with the text of a cell in every row and column that the cell spans.
 
-    Long texts are not repeated. The only cell of a row is not repeated across columns. The last cell of a row never
-    widens the grid. After `_MAX_REPEATS` repetitions, texts are no longer repeated, and a reader note is added.
+    Long texts are not repeated, nor is the only cell of a row repeated across columns. The last cell of a row adds no
+    columns to the grid. After `_MAX_REPEATS` repetitions, no text is repeated, and a reader note is added.
     """
     grid: list[list[str]] = []
     last_cells: list[tuple[int, str]] = []  # one per row: (column after the cell, text to repeat)

@@ -301,12 +301,12 @@ class Evidence:
 
     @cached_property
     def quantities(self) -> frozenset[float]:
-        """The numbers of the text."""
+        """The values of the numbers in the text."""
         return frozenset(float(term.key) for term in chain(*self.sentences) if term.shape and term.is_number)
 
     @cached_property
     def counted(self) -> frozenset[str]:
-        """The keys of the words that follow a number, without punctuation between them."""
+        """The keys of words that directly follow a number, such as "reasons" in "two reasons"."""
         pairs = chain.from_iterable(map(pairwise, self.sentences))
         return frozenset(
             second.key
@@ -316,7 +316,7 @@ class Evidence:
 
     @cached_property
     def heading(self) -> frozenset[str]:
-        """The keys of title, section and address."""
+        """The keys of the words in title, section and address."""
         start = bisect_left(self._terms, len(self.text), key=_get_start)
         return frozenset(chain.from_iterable(map(_get_keys, self._terms[start:])))
 

@@ -153,7 +153,7 @@ class ProvedText:
         self._prover, self._is_strict = prover, is_strict
         self._pending = ""  # text that is not checked yet; always empty if not strict
         self._read = self._removed = 0  # characters checked and characters left out
-        self.corrected: list[int] = []  # numbers of the passages to cite instead
+        self.corrected: list[int] = []  # numbers of passages to cite instead of the cited ones
 
     def feed(self, text: str, *, is_last: bool = False) -> Iterator[tuple[str, dict[str, Any]]]:
         """Take the next piece of the answer; yield the name and the data of each event."""

@@ -136,7 +136,10 @@ class QueryEncoder:
         return measure_unrelated(self.embedder)
 
     def encode(self, texts: Sequence[str], role: Role = "query") -> Vector:
-        """Embed texts in small batches. Returns float32 (n, dim). Raises DeadlinePassed or EmbedderError."""
+        """Embed texts in small batches. Returns float32 (n, dim).
+
+        Raises EmbedderError if the model fails, and DeadlinePassed after a timeout.
+        """
         rows = self.embedder.tokenize(texts, role=role)
         vectors = [np.empty((0, self.embedder.dimension), np.float32)]
         vectors += [self._run(rows[run], role)[0] for run in split_runs([len(row) for row in rows])]
@@ -181,7 +184,10 @@ class RerankQueue:
         return self._score(self.model.pairs(query, texts), end, urgent=True)
 
     def score(self, rows: Sequence[list[int]]) -> Vector:
-        """Return the logits of tokenized pairs, float32 (n,). Waiting searches run first. Raises DeadlinePassed."""
+        """Return the logits of tokenized pairs, float32 (n,), after waiting searches.
+
+        Raises DeadlinePassed after a timeout.
+        """
         logits = self._score(rows, deadline.end(), urgent=False)
         if len(logits) < len(rows):
             raise DeadlinePassed

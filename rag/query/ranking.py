@@ -45,7 +45,7 @@ class Ranking(Struct, frozen=True):
     first: int | None = None  # number of candidates from the first search; None if there was only one search
 
     def ordered(self, order: npt.NDArray[np.integer], scores: Scores, **columns: Scores) -> "Ranking":
-        """Return the candidates at the indices `order`. The new `scores` and `columns` are in the current order."""
+        """Return the candidates at the indices `order`, with new `scores` and `columns` that are in the old order."""
         reordered = {name: values[order] for name, values in {**self.columns, **columns}.items()}
         return Ranking(self.rows[order], scores[order], reordered)
 
@@ -137,7 +137,10 @@ def fuse(
 
 
 def score_tokens(embedder: Embedder, query: Scores, tokens: TokenReader, rows: Rows) -> Scores:
-    """Return the MaxSim of a query, float32 (tokens, width), with each passage of `rows`. Raises DeadlinePassed."""
+    """Return the MaxSim of a query, float32 (tokens, width), with each passage of `rows`.
+
+    Raises DeadlinePassed after a timeout.
+    """
     scores = np.zeros(len(rows), dtype=np.float32)
     for start in range(0, len(rows), _PASSAGES_PER_CHECK):
         deadline.check()

@@ -77,7 +77,7 @@ class SearchRequest(_Queried, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def parsed_filter(self) -> Filter | None:
-        """The filter as a `Filter`, or None if it allows every document. Raises FilterError."""
+        """The filter as a `Filter`, or None if it allows every document. Raises FilterError if it is invalid."""
         return (Filter.parse(self.filter) if isinstance(self.filter, Mapping) else self.filter) or None
 
     @property

@@ -183,7 +183,7 @@ def _show_panels(hidden: Sequence[Element], targets: Collection[str]) -> list[El
         children = parent.tags if parent is not None else []
         open_ones = [child for child in children if id(child) not in folded]
         if parent is not None and parent.name == "span" and len(children) == len(parent.children) > 1 and not open_ones:
-            panels.append(children[-1])  # all are hidden, and a script would show one of them
+            panels.append(children[-1])  # all children are hidden, and a script would show one of them
             continue
         kinds = {kind for child in open_ones for kind in _kinds(child)}
         texts = {_leading_words(child) for child in open_ones} if kinds else set()

@@ -59,7 +59,7 @@ def read_template(text: str) -> Template:
 
 
 class _Segment(NamedTuple):
-    """A block element, or the text and inline elements between two block elements. `block` is then None."""
+    """A block element, or the text and inline elements between two block elements (`block` is None)."""
 
     parent: Element
     nodes: list[Element | str]
@@ -155,8 +155,8 @@ def _blocks(
 ) -> Iterator[tuple[int, int, int, bool]]:
     """Yield (parent path hash, path hash, text hash, is link bar) for each block that may belong to the template.
 
-    Within `main`, text outside link bars is hashed together with the headings of the page (`about`). Then pages with
-    the same text in `main` have different hashes.
+    Within `main`, text outside link bars is hashed together with the headings of the page (`about`). The same
+    text in `main` therefore has different hashes on pages with different headings.
     """
     segments, (end, last) = _segments(parent), page.spans[id(parent)]
     for segment, following in zip_longest(segments, segments[1:]):

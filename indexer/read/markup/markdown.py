@@ -233,7 +233,7 @@ def _parser(*, is_mdx: bool) -> MarkdownIt:
 
 
 def _before_inline(state: StateCore) -> None:
-    """Remove markup such as ids and task boxes from the beginning and end of headings and paragraphs."""
+    """Remove markup, such as ids and checkboxes of tasks, from the beginning and end of headings and paragraphs."""
     tokens = state.tokens
     for place, token in enumerate(tokens):
         if token.type != "inline" or not token.content or not place:
