@@ -134,7 +134,7 @@ def language_of(tag: str | None) -> str | None:
 
 
 def refresh_in(value: str) -> tuple[int, str] | None:
-    """Parse a refresh such as `5; url=/new` to (seconds, address). Return None for no address or over 60 seconds."""
+    """Parse a refresh such as `5; url=/new` to (seconds, address), or None if it has no address or over 60 seconds."""
     match = _REFRESH.match(value[:_MAX_REFRESH_LENGTH].strip())
     if match is None or not (match[1] or match[2]):
         return None

@@ -129,7 +129,7 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
 
 
 def _note_access_list(content: Extraction) -> Extraction:
-    """Return the content unchanged. Add a reader note if ordinary text of it looks like an access list."""
+    """Return the content unchanged. Add a reader note if its text looks like an access list, which has no effect."""
     sections = content.sections[:_MAX_SECTIONS_SEARCHED]
     texts = list(filter(str.strip, map(_outside_code, sections))) or [section.text for section in sections]
     if content.declared.access is None and looks_like_list("\n".join(texts)):

@@ -229,8 +229,6 @@ class ReaderProcess:
 
 
 class _IdleProcesses:
-    """The idle reader processes."""
-
     def __init__(self) -> None:
         self.free: list[ReaderProcess] = []
         self.start_seconds = math.inf

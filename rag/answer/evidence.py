@@ -286,7 +286,7 @@ class Evidence:
         return places
 
     def nearest_sentence(self, words: Iterable[frozenset[str]]) -> tuple[int, Sequence[Term]]:
-        """Return the number of words in the sentence that has most of them, and the sentence.
+        """Return how many of the words the most similar sentence has, and this sentence.
 
         Words of the passage's heading count for every sentence.
         """

@@ -172,7 +172,7 @@ class ProvedText:
             yield "token", {"text": self._pending}
 
     def _take(self, proof: Proof) -> tuple[str, Proof]:
-        """Return the next sentence, or LEFT_OUT instead of it, and its proof. Spans are positions in the shown text."""
+        """Return the next sentence to show, or LEFT_OUT, and the proof with positions in the shown text."""
         text, self._pending = self._pending[: proof.end - self._read], self._pending[proof.end - self._read :]
         offset, self._read = self._removed, proof.end
         spans = [(start - offset, end - offset) for start, end in proof.differing]

@@ -156,7 +156,7 @@ def _is_control(link: Element) -> bool:
 
 
 def _is_alone(link: Element) -> bool:
-    """Return whether a link is the only text of its block. Links in paragraphs and list items must have three words."""
+    """Return whether a link is the only text of its block. Links in paragraphs and list items need three words."""
     line = link
     for parent in link.parents(3):
         if any(node is not line and not (isinstance(node, str) and node.isspace()) for node in parent.children):

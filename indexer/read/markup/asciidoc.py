@@ -256,7 +256,7 @@ class _Reader:
         styles = [style for count, style in counts for _ in range(min(int(count[:3] or 1), _MAX_SPAN))] or [""] * first
         is_head = "header" in options or (len(styles) == first and len(lines) > 1 and lines[0] != "" == lines[1])
         html, used = ["<table><tr>"], 0
-        below = [0] * (_MAX_SPAN + 1)  # numbers of columns in the next rows that cells of earlier rows fill
+        below = [0] * (_MAX_SPAN + 1)  # numbers of columns that merged cells fill, one for each of the next rows
         for width, rows, style, words in cells:
             if used >= len(styles):
                 html.append("</tr><tr>")

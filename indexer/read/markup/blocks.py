@@ -272,7 +272,7 @@ def read_highlight(state: StateBlock, start: int, end: int, silent: bool) -> boo
 
 
 def _closing_line(state: StateBlock, start: int, end: int, closing: re.Pattern[str], key: str) -> int:
-    """Return the first line below `start` that matches, or 0. After a failed search, those with the same `key` fail."""
+    """Return the first line below `start` that matches, or 0. A failed search is not repeated for the same `key`."""
     for line in range(start + 1, 0 if state.env.get(key) else end):
         if closing.match(state.src, state.bMarks[line], state.eMarks[line]):
             return line

@@ -130,7 +130,7 @@ class _Document:
         self._attributes = INTRINSIC | {"docdir": f"/{dirname(path)}"}
 
     def lines(self, lines: Sequence[str], paths: tuple[str, ...]) -> Iterator[str]:
-        """Yield the lines of a file outside false conditionals. `paths` are the files from the document to this file."""
+        """Yield the lines of a file outside false conditionals. `paths` are the files from the document to this one."""
         hidden = list[bool]()
         for line in lines:
             if condition := _CONDITION.match(line):
