@@ -58,7 +58,7 @@ class Tesseract:
         self._api: Any = tesserocr.PyTessBaseAPI(path=f"{folder}/", lang=languages, psm=tesserocr.PSM.AUTO)
 
     def lines(self, image: Raster, dots: int) -> Iterator[OcrLine]:
-        """Yield the lines of an image in reading order. `dots` is per inch. Raises ParseError if recognition fails."""
+        """Yield the text lines of an image with `dots` per inch, in reading order. Raises ParseError on failure."""
         api, line, paragraph = self._api, self._level.TEXTLINE, self._level.PARA
         api.SetImageBytes(image.pixels, image.width, image.height, 1, image.width)
         api.SetSourceResolution(dots)

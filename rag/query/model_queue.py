@@ -184,7 +184,7 @@ class RerankQueue:
         return self._score(self.model.pairs(query, texts), end, urgent=True)
 
     def score(self, rows: Sequence[list[int]]) -> Vector:
-        """Return the logits of tokenized pairs, float32 (n,), after waiting searches.
+        """Return the logits of tokenized pairs, float32 (n,). Searches that wait for the model run first.
 
         Raises DeadlinePassed after a timeout.
         """

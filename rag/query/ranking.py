@@ -56,7 +56,7 @@ class Ranking(Struct, frozen=True):
         return replace(extend(raised, self), first=None)
 
     def scores_of(self, indices: Sequence[int]) -> list[dict[str, float | None]]:
-        """Return the scores of candidates by search method, or None where the method did not find the candidate."""
+        """Return the scores of candidates by search method. A score is None if the method missed the candidate."""
         by_search: dict[str, list[float | None]] = dict.fromkeys(_SCORES, [None] * len(indices))
         for name in self.columns.keys() & by_search.keys():
             lowest = 0 if name == "lexical" else -math.inf
@@ -78,7 +78,7 @@ def fuse(
 
     Cosines and MaxSim are scaled so that the lowest is 0 and the highest is 1. BM25 is divided by the highest score.
     `weigh` returns the weights. MaxSim is computed only for the candidates that are best by the other two scores; other
-    candidates get 0. Without lexical hits, only MaxSim is used if the index has token vectors, which is more accurate.
+    candidates get 0. If there are token vectors, but no lexical hits, only MaxSim is used, which is more accurate.
 
     Args:
         dense: cosines and rows, best first; None in mode `lexical`.

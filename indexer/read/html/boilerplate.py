@@ -139,7 +139,7 @@ def _is_relation(link: Element) -> bool:
 
 
 def _is_bar(tag: Element, marked: set[str]) -> bool:
-    """Return whether an element is a link bar: it is short, and has no more other words than links.
+    """Return whether an element is a link bar: short, with at most one word outside links for each link.
 
     A table or cell may have more words, such as page titles, if the targets of all its links are in `marked`.
     """

@@ -222,7 +222,7 @@ def _recurs(edge: EdgeRow, candidates: Sequence[tuple[int, EdgeRow]], is_short: 
         return False
     outer = [(pages, other) for pages, other in near if edge.depth == 0 == other.depth]
     level = {pages: other.is_apart for pages, other in outer if abs(other.y - edge.y) <= 1.0}
-    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # gaps in text are at varying heights
+    if edge.is_apart and sum(level.values()) >= 3 and all(level.values()):  # text has gaps at varying heights
         return True
     return any(other.text == edge.text for _, other in near)
 

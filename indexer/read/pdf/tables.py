@@ -15,7 +15,7 @@ from indexer.text import reader_notes
 _TOLERANCE_POINTS = 4.0
 _MIN_RULE_POINTS = 15.0
 _MAX_STROKE_GAP_POINTS = 2.0
-_MAX_CELL_LINES = 3  # a row is split at its lines if all its cells have the same number of lines, above this number
+_MAX_CELL_LINES = 3  # a longer row is split into lines if all its cells have the same number of lines
 
 Place = tuple[int, int]
 S = TypeVar("S", Rule, VerticalRule)
