@@ -352,7 +352,7 @@ class Evidence:
         if name.text.isdecimal() and len(name.text) >= _MIN_IDENTIFIER_DIGITS and name.text in self._digits:
             return True
         if clock := _CLOCK_KEY.fullmatch(name.key):
-            as_decimal = f"{clock[1]}.{clock[2]:0>2}"  # such as 13.10 for 13:10
+            as_decimal = f"{clock[1]}.{clock[2]:0>2}"  # a passage may have 13.10 for 13:10
             return not self.keys.isdisjoint((name.key, as_decimal)) or self.keys >= {*clock.groups()}  # may be a score
         if name.is_number:
             return not self.keys.isdisjoint((name.key, f"{name.key}th", _ORDINALS.get(name.key, name.key)))

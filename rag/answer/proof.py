@@ -1,7 +1,8 @@
 """Check the sentences of an answer against the passages that they cite, without a model.
 
-A quotation must be in a passage word for word, and so must the numbers, names, code and addresses of other sentences,
-and nearly half of their words. Neither the meaning of a paraphrase is checked, nor which facts belong together.
+A quotation must be in a passage word for word. For other sentences, the passages must have all numbers, names, code and
+addresses, and nearly half of the words. It is not checked whether a paraphrase has the same meaning, or whether facts
+belong together.
 The time is linear in the length of the answer.
 """
 

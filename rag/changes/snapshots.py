@@ -115,7 +115,7 @@ def section_lines(document: DocumentChange, max_edits: int | None = None) -> Ite
 def _choose(
     since: str | None, until: str | None, live: Manifest, manifests: list[Manifest], versions: Sequence[str]
 ) -> list[tuple[Manifest, str | None]]:
-    """Return the two index generations to compare, each with the version of the manual to compare, or None for all."""
+    """Return the two index generations to compare, each with the version to compare, or None for all versions."""
     if since in versions:
         newer = until or versions[-1]
         if newer not in versions or newer == since:

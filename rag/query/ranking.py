@@ -61,7 +61,7 @@ class Ranking(Struct, frozen=True):
         for name in self.columns.keys() & by_search.keys():
             lowest = 0 if name == "lexical" else -math.inf
             values = self.columns[name][indices].tolist()
-            by_search[name] = [value if value > lowest else None for value in values]  # NaN is not greater either
+            by_search[name] = [value if value > lowest else None for value in values]  # `NaN > lowest` is false too
         return [dict(zip(_SCORES, row, strict=True)) for row in zip(*by_search.values(), strict=True)]
 
 

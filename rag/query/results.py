@@ -149,7 +149,7 @@ class Share(TypedDict):
 
 
 class AlsoSearched(TypedDict):
-    """Words or phrases that were searched for together with a typed word, such as its synonyms."""
+    """Words or phrases, such as synonyms, that were searched for in addition to a typed word."""
 
     typed: str
     searched: list[str]
@@ -242,7 +242,7 @@ def count_facets(documents: "Iterable[DocumentFacts]", versions: Iterable[str] =
     """Count the documents with each value of each facet. The most frequent value is first, or the newest version.
 
     Documents without a value are not counted. `path` counts the folders directly below the deepest folder that contains
-    all documents, so that each of them narrows the results.
+    all documents, so that a filter for one folder narrows the results.
     """
     documents = list(documents)
     paths = [facts.url.partition("?")[0].partition("://")[2].split("/")[1:-1] for facts in documents]

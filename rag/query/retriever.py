@@ -400,8 +400,8 @@ def shorten(
     Required and excluded words and phrases do not change.
 
     Args:
-        measure: function that returns, for each sentence, the cosine of its nearest passage minus that of unrelated
-            texts, as float32 (n,).
+        measure: function that returns the cosine of each sentence and its nearest passage, minus the mean cosine of
+            unrelated texts, as float32 (n,).
         read: function that parses the best sentences as a query.
     """
     if embedder.count_tokens([terms.meaning], role="query")[0] <= embedder.max_length:

@@ -49,8 +49,8 @@ Tag = tuple[int, str]
 def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag | None:
     """Return the end and the visible text of the tag, comment or expression at `start`, or None if there is none.
 
-    `environment` counts the characters that failed searches have read. The count is limited, so that hostile texts take
-    linear time.
+    To read hostile texts in linear time, failed searches may read only a limited number of characters in total. This
+    number is counted in `environment`.
     """
     opening = source[start : start + 3]
     if opening.startswith("{{"):
@@ -103,7 +103,7 @@ def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag |
 
 
 def element_at(source: str, start: int, end: int, environment: Environment) -> Tag | None:
-    """Parse the HTML tag at `start`, or return None. Return its end, and the tag without attributes such as `a={x}`."""
+    """Return the end of the HTML tag at `start`, and the tag without attributes such as `a={x}`, or None."""
     element = ELEMENT.match(source, start)
     close = _balanced(source, start, end, environment) if element else -1
     if element is None or close < 0:

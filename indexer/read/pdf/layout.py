@@ -213,7 +213,7 @@ def _recurs(edge: EdgeRow, candidates: Sequence[tuple[int, EdgeRow]], is_short: 
     near = [(pages, other) for pages, other in candidates if abs(other.y - edge.y) <= _HEIGHT_TOLERANCE_POINTS]
     if is_short and any(map(str.isalpha, edge.text)):
         return edge.is_small and any(other.text == edge.text for _, other in near)
-    if any(  # the texts differ only by the page number
+    if any(  # another page has the same text with its own page number
         other.pattern == edge.pattern and any(number + pages in other.numbers for number in edge.numbers)
         for pages, other in near
     ):
