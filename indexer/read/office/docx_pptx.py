@@ -39,7 +39,7 @@ _EMPTY = etree.Element("nothing")
 _LAST_HEADING = re.compile("<h[1-6]>([^<]*)</h[1-6]>\\Z")
 _MIN_FOOTER_WORDS = 3
 _MAX_SPAN = 1_000  # rows or columns
-_PARAGRAPH, _TABLE, _RUN, _TEXT, _FIELD, _BOX = (f"{W}{name}" for name in "p tbl r t fldChar txbxContent".split())
+_PARAGRAPH, _TABLE, _RUN, _TEXT, _BOX = (f"{W}{name}" for name in "p tbl r t txbxContent".split())
 _NOTES = ("footnote", "endnote", "comment")
 _REFERENCES = frozenset(f"{W}{kind}Reference" for kind in _NOTES)
 _PAGE_NUMBER_FIELD = re.compile(r"\b(?:NUM|SECTION)?PAGES?\b")
@@ -81,7 +81,6 @@ class _Walker:
         self._is_hidden = False
         self._after: list[str] = []  # HTML of text boxes, notes and diagrams, to append to the current paragraph
         self._pending = ""  # HTML of a paragraph to join with the next one, because the break between them is deleted
-        self._fields: list[bool] = []  # nested fields: True if the code of the field has ended and its result follows
 
     def letterhead(self) -> dict[str, None]:
         """Return the distinct paragraphs of headers and footers as HTML, except page numbers."""
@@ -115,14 +114,14 @@ class _Walker:
             self._pending = ""
 
     def _paragraph(self, paragraph: Any) -> str:
-        outer = self._is_hidden, self._after, self._fields
+        outer = self._is_hidden, self._after
         properties = paragraph.find(f"{W}pPr")
         is_hidden = properties is not None and bool(self._styles.inherited(properties, "hidden"))
-        self._is_hidden, self._after, self._fields = is_hidden, [], []
+        self._is_hidden, self._after = is_hidden, []
         pending, self._pending = self._pending, ""
         text = pending + "".join(self._inline(paragraph))
         following = "".join(self._after)
-        self._is_hidden, self._after, self._fields = outer
+        self._is_hidden, self._after = outer
         if properties is None:
             return f"<p>{text}</p>{following}"
         if any(properties.find(f"{W}rPr/{mark}") is not None for mark in DELETED):
@@ -172,20 +171,17 @@ class _Walker:
             tag = child.tag
             if tag in _PROPERTIES:
                 continue
-            is_shown = not self._fields or all(self._fields)
-            if tag == _TEXT and is_shown:
+            if tag == _TEXT:
                 text = child.text or ""
                 fonts = None if text.isascii() else node.find(f"{W}rPr/{W}rFonts")
                 yield escape(decode_font_text(text, fonts.get(f"{W}ascii", "") if fonts is not None else ""))
-            elif tag == _RUN and is_shown:
+            elif tag == _RUN:
                 properties, hidden = child.find(f"{W}rPr"), self._is_hidden
                 if properties is not None:
                     state = _is_on(properties.find(f"{W}vanish"))
                     hidden = self._styles.inherited(properties, "hidden", hidden, "rStyle") if state is None else state
                 if not hidden:
                     yield from self._inline(child)
-            elif tag == _FIELD:
-                self._field(child.get(f"{W}fldCharType", ""))
             elif tag in _REFERENCES:
                 note = self._notes.pop((tag.removesuffix("Reference"), child.get(f"{W}id", "")), None)
                 self._after += self.blocks(note) if note is not None else ()
@@ -195,8 +191,6 @@ class _Walker:
                 self._after += (
                     f"<p>{escape(text)}</p>" for text in drawing_texts(child, self._package, self._relations)
                 )
-            elif not is_shown:
-                yield from self._inline(child)
             elif tag in _CHARACTERS:
                 yield _CHARACTERS[tag]
             elif tag == f"{W}sym":
@@ -205,14 +199,6 @@ class _Walker:
                 yield escape(equation_text(child))
             else:
                 yield from self._inline(child)
-
-    def _field(self, kind: str) -> None:
-        if kind == "begin" and len(self._fields) < 30:
-            self._fields.append(False)
-        elif kind == "separate" and self._fields:
-            self._fields[-1] = True
-        elif kind == "end" and self._fields:
-            self._fields.pop()
 
 
 def _within(node: Any, tag: str) -> Iterator[Any]:
@@ -240,10 +226,7 @@ def _span(text: str | None) -> int:
 
 
 _BODY_TEXT_LEVEL = 9
-_HEADING = re.compile(
-    "(?:heading|überschrift|titre|título|titolo|kop|rubrik|overskrift|otsikko|nagłówek|заголовок|nadpis|naslov|címsor|"
-    "başlık|επικεφαλίδα|标题|標題|見出し|제목) ?([1-9])"
-)
+_HEADING = re.compile("heading ?([1-9])")  # the name in the file is English in every language of the program
 
 
 class _Style(NamedTuple):
@@ -258,12 +241,12 @@ class _Styles:
         self._styles: dict[str, _Style] = {}
         for style in root.iterchildren(f"{W}style"):
             identity, level = style.get(f"{W}styleId", ""), None
-            names = [_attribute(style.find(f"{W}name")).lower(), identity.lower()]
+            style_name = _attribute(style.find(f"{W}name")).lower()
             if outline := _attribute(style.find(f"{W}pPr/{W}outlineLvl")):
                 level = _number(outline, _BODY_TEXT_LEVEL)
             elif style.get(f"{W}type", "paragraph") == "paragraph":
-                numbers = (int(match[1]) - 1 for name in names if (match := _HEADING.fullmatch(name)))
-                level = 0 if "title" in names else next(numbers, None)
+                match = _HEADING.fullmatch(style_name)
+                level = 0 if style_name == "title" else int(match[1]) - 1 if match else None
             hidden, numbering = _is_on(style.find(f"{W}rPr/{W}vanish")), style.find(f"{W}pPr/{W}numPr")
             self._styles[identity] = _Style(_attribute(style.find(f"{W}basedOn")), level, hidden, numbering)
 

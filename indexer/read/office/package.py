@@ -259,21 +259,19 @@ _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _V = "{urn:schemas-microsoft-com:vml}"
-_WITH_TEXT = frozenset({"t", "docPr", "cNvPr", "chart", "relIds", "textpath", "imagedata", "OLEObject", "oleObj"})
 # descriptions without information, such as "Picture 3" or "logo.png"
 _NAME_ONLY = re.compile(r"\S*|[^\W\d_]+(?: [^\W\d_]+)? ?\d*|.*\.(?:png|jpe?g|gif|bmp|tiff?|svg|emf|wmf)", re.I | re.S)
 
 
 def visible_children(node: Any) -> Iterator[Any]:
-    """Yield the undeleted children of an element. Replace `AlternateContent` by its first alternative with text."""
+    """Yield the undeleted children of an element. Replace `AlternateContent` by its first alternative."""
     for child in node.iterchildren(tag=etree.Element):
         if child.tag != f"{_MC}AlternateContent":
             if child.tag not in DELETED:
                 yield child
             continue
         choices = list(child.iterchildren(f"{_MC}Choice", f"{_MC}Fallback"))
-        with_text = (one for one in choices if any(_local_name(element) in _WITH_TEXT for element in one.iter("{*}*")))
-        yield from visible_children(next(with_text, choices[0] if choices else child))
+        yield from visible_children(choices[0] if choices else child)
 
 
 def drawing_texts(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[str]:

@@ -76,7 +76,7 @@ def test_equations(content: str, expected: str) -> None:
 
 STYLES = (
     '<w:style w:styleId="berschrift1"><w:name w:val="heading 1"/></w:style>'
-    '<w:style w:styleId="Local"><w:name w:val="Überschrift 2"/></w:style>'
+    '<w:style w:styleId="Local"><w:name w:val="heading 2"/></w:style>'
     '<w:style w:styleId="Chapter"><w:name w:val="Chapter"/><w:basedOn w:val="berschrift1"/></w:style>'
     '<w:style w:styleId="Deep"><w:name w:val="Deep"/><w:basedOn w:val="Chapter"/></w:style>'
     '<w:style w:styleId="Own"><w:name w:val="Own"/><w:pPr><w:outlineLvl w:val="2"/></w:pPr></w:style>'
