@@ -162,7 +162,7 @@ def relative_position_bias(table: Array, length: int) -> Array:
 
 
 def angle_table(theta: float, length: int, width: int) -> Array:
-    """Return the cosines and, to their right, the sines of the angles of rotary positions; float32 (length, width).
+    """Return the cosines (left half) and sines (right half) of rotary position angles, float32 (length, width).
 
     Angles are rounded to float32, as in training. Cosines and sines are computed in float64 and then rounded.
     """

@@ -173,7 +173,7 @@ class TransformersEncoder(nn.Module):
         self.vocabulary = int(spec.config.get("vocab_size", 0))
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """Map ids and mask, int64 (b, s), to hidden states (b, s, d). An id is token + type × vocabulary size."""
+        """Map ids and mask, int64 (b, s), to hidden states (b, s, d). An id is token id + type × vocabulary size."""
         more = {}
         if self.types > 1:
             more["token_type_ids"], ids = ids // self.vocabulary, ids % self.vocabulary

@@ -192,7 +192,7 @@ class _Sketched(NamedTuple):
 
 
 def sketch(words: npt.NDArray[np.uint64]) -> bytes:
-    """Return the sketch of a document, ascending uint32 hashes as bytes, from the hashes of its words, (n,)."""
+    """Return a document's sketch from the hashes of its words, (n,). A sketch is ascending uint32 hashes, as bytes."""
     runs = np.zeros(max(len(words) - _SHINGLE_WORDS + 1, 0), np.uint64)
     for place in range(_SHINGLE_WORDS):
         runs = (runs * np.uint64(0x9E3779B97F4A7C15)) ^ words[place : place + len(runs)]
@@ -215,7 +215,7 @@ def write_twins(database: sqlite3.Connection) -> None:
 
 
 def _find_twins(documents: list[_Sketched]) -> list[tuple[_Sketched, _Sketched]]:
-    """Return pairs of a document and a better structured duplicate of it."""
+    """Return pairs (document, better structured duplicate)."""
     better: dict[int, list[_Sketched]] = defaultdict(list)
     for first, second, count in _count_shared_hashes(documents):
         one, other = documents[first], documents[second]

@@ -108,7 +108,7 @@ class Generation:
         return self._find_headings(typed, limit, self.select(filter) if filter else None)
 
     def score_tokens(self, score: Callable[[TokenReader | None, Rows], Scores], rows: Rows) -> Scores:
-        """Score `rows`: call `score` with the token vectors of this generation, or None if it has none, and `rows`."""
+        """Return the scores that `score` computes from the token vectors of this generation, or None, and `rows`."""
         return score(self.tokens, rows)
 
     def collections(self, rows: Sequence[int]) -> list[str] | None:
@@ -223,7 +223,7 @@ class JointGeneration(Generation):
         return by_number
 
     def editions(self, numbers: Sequence[int]) -> dict[int, Edition | None]:
-        """Map document numbers to `Edition`s. The `page` differs for documents of different collections."""
+        """Map document numbers to `Edition`s. Documents of different collections never have the same `Edition.page`."""
         editions: dict[int, Edition | None] = {}
         for each, first, local_numbers in self._split_numbers(numbers):
             for number, edition in each.editions(local_numbers).items():
@@ -257,7 +257,7 @@ class JointGeneration(Generation):
 
 
 def _split(starts: Rows, rows: Rows) -> Iterator[tuple[int, npt.NDArray[np.intp], Rows]]:
-    """For each generation with any of the rows, yield its index, its positions in `rows`, and its local row numbers."""
+    """Yield (index, positions of its rows in `rows`, local row numbers) for each generation with any of the rows."""
     numbers = np.searchsorted(starts, rows, side="right") - 1
     for number in np.unique(numbers).tolist():
         places = np.flatnonzero(numbers == number)

@@ -340,7 +340,7 @@ class _Build:
         self._draft.remember(record_of(page, outcome))
 
     def _add_read(self, page: Page, result: Document | ParseError) -> Outcome:
-        """Index the document of a fetched page, or record why it has none, and return the outcome."""
+        """Index the document of a fetched page, or record why the page has none, and return the outcome."""
         if page.source == SOURCE:
             self._draft.mark_changed()
         if isinstance(result, Unwanted):

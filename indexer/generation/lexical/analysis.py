@@ -406,7 +406,7 @@ def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str,
 
 @lru_cache(maxsize=64)
 def _beginnings(marked: frozenset[str]) -> tuple[list[bytes], list[bytes]]:
-    """Return (search strings, number endings) for ASCII texts. With symbols or many terms, return two empty lists.
+    """Return (search strings, number endings) for ASCII texts. If terms are many or have symbols, return empty lists.
 
     Every marked word contains one of the search strings, except a number with thousands separators, because `_SPACED`
     replaces the separators by spaces. Such a number contains a number ending: a space and its last three digits.

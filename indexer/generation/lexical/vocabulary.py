@@ -159,7 +159,7 @@ class Vocabulary:
         first = int(np.searchsorted(self._lengths, len(stem) + _MIN_LETTERS))
         longer = np.flatnonzero((self._masks[first:] & mask) == mask) + first
         compounds = dict[str, Correction]()
-        for ending in range(-1, _MAX_ENDING_LETTERS + 1):  # -1: the stem begins the word
+        for ending in range(-1, _MAX_ENDING_LETTERS + 1):  # -1 means that the stem begins the word
             starts = self._starts[longer].astype(np.int64)
             lengths = self._lengths[longer].astype(np.int64)
             offsets = np.zeros_like(starts) if ending < 0 else lengths - len(stem) - ending
@@ -343,7 +343,7 @@ class Headings:
         low = int.from_bytes(begun[:2].ljust(2, b"\0"), "big")
         high = low if len(begun) > 1 else low | 0xFF
         places = places[np.searchsorted(keys, np.uint16(low)) : np.searchsorted(keys, np.uint16(high), side="right")]
-        for offset, byte in enumerate(begun[2:], 2):  # a line feed ends each match before the end of the array
+        for offset, byte in enumerate(begun[2:], 2):  # stays within bounds: no match goes beyond a line feed
             places = places[self._folded[places + offset] == byte]
         return places
 
