@@ -215,10 +215,7 @@ class Tools:
         return "\n\n".join([note, DATA, *blocks]), ids
 
     def read(self, call: ReadCall) -> Reply:
-        """Return a document or a section.
-
-        A document that exceeds `max_tokens` is returned as an outline, and a section without its subsections.
-        """
+        """Return a document, or its outline if it is too long. Return a section, with its subsections if they fit."""
         address, _, fragment = call.address.strip().partition("#")
         document, anchor = self._find(address), fragment.partition(":~:")[0]
         document.load_headings()

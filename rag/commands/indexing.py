@@ -193,8 +193,7 @@ class SourceBuilds:
 def _cluster(settings: Settings, fingerprint: Mapping[str, Any]) -> "Iterator[Cluster | None]":
     """Connect to the Ray cluster and yield it, or yield None if the setting `ray` is empty.
 
-    Each node chooses the engine for its processor, but all nodes use the precision of this machine. Raises ClusterError
-    if the cluster cannot be used.
+    Each node chooses its engine, but all use the precision of this machine. Raises ClusterError if none can be used.
     """
     if not settings.ray:
         yield None

@@ -54,7 +54,6 @@ class LazyEmbedder:
     """
 
     def __init__(self, plan: Plan, load: Callable[[], Embedder]) -> None:
-        """Create an embedder. `load` loads the actual embedder for the model, engine and precision in `plan`."""
         self._spec = plan.spec
         self.dimension = plan.spec.dimension
         self.max_length, self.is_multilingual = plan.spec.max_length, plan.spec.is_multilingual

@@ -333,8 +333,6 @@ def search_index(retriever: Retriever, queries: Mapping[str, str], judgements: J
     """Search an index for each query, and return the scores of the best 100 documents by address.
 
     Args:
-        retriever: searches the index.
-        queries: texts by id.
         judgements: relevance of documents by address. A relevant duplicate of a hit is scored instead of the hit.
         side: mode of the search, and whether to rerank.
     """

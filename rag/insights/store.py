@@ -83,7 +83,6 @@ class InsightsStore:
     """The database of searches. Not safe to share between threads. Methods raise sqlite3.Error or OSError."""
 
     def __init__(self, folder: Path) -> None:
-        """Open the database. Creates the folder and the database if they are missing."""
         self.folder, self._connection = folder, _open(folder)
 
     def close(self) -> None:
