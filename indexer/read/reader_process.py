@@ -251,7 +251,6 @@ class _IdleProcesses:
             return ReaderProcess()
 
     def give_back(self, process: ReaderProcess) -> None:
-        """Make a process available to other callers."""
         with self._changed:
             self._lent -= 1
             self.free.append(process)

@@ -199,10 +199,7 @@ _BARE_AMPERSAND = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F
 
 
 def listed_links(body: bytes, argument: str | None) -> dict[str, Any]:
-    """Return `{"addresses": [[element name, address], …]}` for a sitemap, feed or text list.
-
-    Raises ParseError if the list cannot be read.
-    """
+    """Return `{"addresses": [[element name, address], …]}` for a sitemap, feed or text list, or raise ParseError."""
     try:
         for _ in range(2):
             if body.startswith(GZIP):

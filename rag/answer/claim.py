@@ -171,7 +171,6 @@ def _need_no_proof(
 
 
 def _terms(text: str, language: str | None) -> list[Term]:
-    """Return the words of a quotation or of a piece of code, without stop words."""
     return [term for term in read_terms(" ".join(_WORD.findall(text)), language) if not term.is_stop]
 
 

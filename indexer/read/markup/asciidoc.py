@@ -80,7 +80,6 @@ class _Reader:
         self._characters_left = _MAX_EXPANDED_CHARACTERS
 
     def blocks(self, lines: list[str], depth: int = 0) -> str:
-        """Convert lines of AsciiDoc to HTML."""
         html, place = [], 0
         while place < len(lines):
             block, place = self._block(lines, place, depth)
