@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import islice, pairwise
 from operator import attrgetter
@@ -19,8 +19,6 @@ POPUP = re.compile(
 _TITLE_ENDS = re.compile(r"\A[\W_]++|(?<![\W_])[\W_]++\Z")
 _MAX_SMALL_PRINT_CHARS = 200
 _RELATIONS = frozenset("next prev previous up top start first last contents toc index glossary".split())
-_MAX_LINKS_AT_END = 6
-_SEPARATORS = re.compile(r"[\s|·•,;/\[\]«»←→–-]+(?!>)")
 _MAX_BAR_CHARS = 300
 _NO_BARS = TITLES | {"body", "code", "pre", "form"}
 _TABLE_PARTS = frozenset("table tbody tr td th".split())
@@ -100,13 +98,9 @@ def _ends_line(link: Element) -> bool:
 
 
 def _drop_bars(tree: HtmlTree, links: Sequence[Element]) -> None:
-    """Remove the content of short link bars that are marked as navigation, or repeated at both ends of the page."""
+    """Remove the content of short link bars that are marked as navigation."""
     marked = {link.get("href") for link in (*tree.find_all("link"), *links) if _is_relation(link)} - {""}
-    first, last = links[:_MAX_LINKS_AT_END], links[-_MAX_LINKS_AT_END:]
-    twice = {link.get("href") for link in first} & {link.get("href") for link in last}
-    leading = [link for link in links if link.get("href") in marked] if marked else []
-    leading += [link for link in (*first, *last) if link.get("href") in twice] if len(twice) > 1 else []
-    one_per_parent = {id(link.parent): link for link in leading}.values()
+    one_per_parent = {id(link.parent): link for link in links if link.get("href") in marked}.values()
     bars: dict[int, Element] = {}
     not_bars = set[int]()
     shared = {id(tag): tag for link in one_per_parent for tag in link.parents(6) if len(tag.children) > 1}
@@ -115,22 +109,10 @@ def _drop_bars(tree: HtmlTree, links: Sequence[Element]) -> None:
             bars[id(tag)] = tag
         else:
             not_bars.update(map(id, tag.parents(6)))
-    bars = {key: bar for key, bar in bars.items() if bars.keys().isdisjoint(map(id, bar.parents(6)))}
-    targets = {key: {tag.get("href") for tag in bar.elements() if tag.name == "a"} for key, bar in bars.items()}
-    targets = {key: hrefs for key, hrefs in targets.items() if len(hrefs) > 1}
-    for key, hrefs in targets.items():
-        targets_of_others = (targets[other] for other in targets if other != key)
-        if len(hrefs & marked) > 1 or _is_repeated(bars[key], hrefs, targets_of_others):
-            bars[key].fill([])
-
-
-def _is_repeated(bar: Element, targets: Collection[str], targets_of_others: Iterable[Collection[str]]) -> bool:
-    """Return whether a bar has only links, and at least half of its target pages are also linked in another bar."""
-    pages = {target for target in targets if not target.startswith("#")}
-    repeats = max((len(pages.intersection(other)) for other in targets_of_others), default=0)
-    if repeats < 2 or 2 * repeats < len(pages):
-        return False
-    return not any(_SEPARATORS.sub("", text) for text, is_link in bar.leading_texts() if not is_link)
+    for bar in bars.values():
+        is_outermost = bars.keys().isdisjoint(map(id, bar.parents(6)))
+        if is_outermost and len(marked.intersection(tag.get("href") for tag in bar.elements() if tag.name == "a")) > 1:
+            bar.fill([])
 
 
 def _is_relation(link: Element) -> bool:

@@ -65,9 +65,8 @@ def is_noise(tag: Element) -> bool:
         return _is_control(tag)
     if name in ("ul", "ol"):
         return _is_contents(tag)
-    if name == "header":  # a <header> is text if it is in an article, or has a title and an introduction
-        is_in_article = any(around.name in ("main", "article", "section") for around in tag.parents())
-        return not (is_in_article or _is_title_block(tag))
+    if name == "header":
+        return all(around.name not in ("main", "article", "section") for around in tag.parents())
     if name == "aside":
         return not _is_box(tag)
     if name == "form":  # a <form> with paragraphs or headings may contain the text of the whole page
@@ -81,15 +80,6 @@ def is_noise(tag: Element) -> bool:
     # a short <summary> of <details open> is a button such as "Hide", not a title
     is_open = tag.parent is not None and "open" in tag.parent.attributes
     return is_open and is_brief(tag) and not tag.contains(HEADINGS | _CODE | {"div", "p", "a"})
-
-
-def _is_title_block(header: Element) -> bool:
-    """Return whether a header has an <h1> and a paragraph, but neither controls nor links outside sentences."""
-    has_title_and_lead = header.contains(("h1",)) and header.contains(("p",))
-    if not has_title_and_lead or header.contains(("nav", "form", "button", *FIELDS)):
-        return False
-    links = [tag for tag in header.elements() if tag.name == "a"]
-    return all(is_in_sentence(link) or is_permalink(link) for link in links)
 
 
 def is_brief(tag: Element) -> bool:

@@ -100,7 +100,6 @@ def test_code_and_tables_are_known() -> None:
     "noise",
     [
         "<script>NO</script>", "<header>NO</header>", "<aside>NO</aside>", "<header><h1>NO</h1></header>",
-        "<header><h1><a href=/>NO</a></h1><p>NO</p></header>", "<header><h1>NO</h1><p>NO</p><nav>NO</nav></header>",
         "<form><input value=NO>NO</form>",
         "<div hidden>NO</div>", "<div style='Display : NONE'>NO</div>",
         "<div role=navigation>NO</div>",
@@ -127,10 +126,6 @@ def test_the_main_part_is_preferred(wrapped: str) -> None:
 
 def test_an_empty_main_part_is_not_believed() -> None:
     assert text("<main></main><div>yes</div>") == "yes"
-
-
-def test_a_title_with_its_lead_is_text() -> None:
-    assert text("<header><h1>T <a href=#t>¶</a></h1><p>lead</p></header><p>rest</p>") == "lead\n\nrest"
 
 
 def test_boxes_open_no_section() -> None:
