@@ -108,10 +108,6 @@ def _is_box(tag: Element) -> bool:
     if not (is_note or is_in_main):
         return False
     text = tag.short_text(MAX_LABEL_CHARS)
-    if text is not None and text.rstrip().endswith(_SENTENCE_ENDS):
-        begins_with_link = next((is_link for piece, is_link in tag.leading_texts() if LETTER.search(piece)), True)
-        if not begins_with_link:
-            return True
     return not tag.contains(FIELDS) and not is_menu(tag, _MIN_LINK_SHARE if text is None else 0.5)
 
 

@@ -1,7 +1,7 @@
 """Show the hidden panels of tabs, accordions and carousels, and convert the controls that open them to titles.
 
-A hidden element is a panel if a control refers to it, a title precedes it, or it resembles a visible sibling. Menus,
-dialogs, tooltips and messages stay hidden.
+A hidden element is a panel if a control refers to it, a title precedes it, or it resembles a visible sibling. Lists of
+links, dialogs, tooltips and messages stay hidden.
 """
 
 import re
@@ -39,16 +39,13 @@ _CONTROL_ROLES = frozenset({"tab", "tablist", "button", "switch"})
 _EXPANDING = frozenset({"aria-expanded", "aria-controls"})
 _TOGGLES = ("data-toggle", "data-bs-toggle")
 _OPENING = _EXPANDING.union(_TOGGLES, {"onclick"})
-_POPUPS = frozenset({"modal", "dropdown", "tooltip", "popover", "offcanvas"})
 _BOILERPLATE = frozenset({"nav", "footer", "dialog", "template", "menu"})
-_BOILERPLATE_ROLES = frozenset("navigation search banner contentinfo menu menubar toolbar dialog alertdialog".split())
 _PLACEHOLDER = re.compile(r"\{\{|\{%|<%|\$\{|\[\[")
 _QUOTED_ID = re.compile(r"['\"]#?([\w-]+)['\"]")
 _BLOCKS_IN_BUTTONS = frozenset("div p ul table".split())
 _CONTENT_IN_BUTTONS = HEADINGS | {"code", "pre", "kbd", "samp"}
 _OPERATION = re.compile(r"^\s*[1-5]\d\d\s*$|/[\w{]+|\w\(\)")  # an HTTP status, a path or a function call
 _MAX_TITLE_CHARS = 200
-_MAX_TAB_CHARS = 60
 _WORD_BORDER = re.compile(r"[a-z0-9_][A-Z_]")  # inside identifiers such as PriceList and price_list
 
 
@@ -60,9 +57,8 @@ def unfold_panels(tree: HtmlTree) -> None:
     controls = [element for element in tags if _is_opener(element)]
     panels: list[Element] = []
     if hidden:
-        names = {name for element in hidden for name in _ids_of(element)}
-        referring = (tag for name in _REFERRING_ELEMENTS for tag in tree.find_all(name)) if names else ()
-        panels = _show_panels(hidden, _named_by_controls((*controls, *referring), names))
+        referring = (tag for name in _REFERRING_ELEMENTS for tag in tree.find_all(name))
+        panels = _show_panels(hidden, {name for tag in (*controls, *referring) for name in _referenced_ids(tag)})
     for element in controls:  # an element that is a heading, or contains a heading or panel, is text and no control
         inside = element.elements(MAX_NODES) if element.get("role") in _CONTROL_ROLES else ()
         is_around = any(tag.name in HEADINGS or tag.get("role") == "tabpanel" for tag in inside)
@@ -83,12 +79,10 @@ def unfold_panels(tree: HtmlTree) -> None:
         control.fill([node for child in control.children for node in (child, " ")])
     converted = set(map(id, contents))
     controls = [control for control in controls if id(control) not in converted]
-    items = (item for item in tree.find_all("li") if item.depth < MAX_SEARCH_DEPTH)
-    links = [link for item in items for link in item.tags if link.get("href")[:1] == "#"]
-    if controls or links:
+    if controls:
         ids = {tag.anchor: tag for tag in reversed([*tree.elements]) if "id" in tag.attributes}
         ids |= {f"by {tag.get('aria-labelledby')}": tag for tag in tree.elements if tag.get("role") == "tabpanel"}
-        _name_panels(controls, links, ids)
+        _name_panels(controls, ids)
         _keep_titles(controls, ids, {id(panel) for panel in panels})
 
 
@@ -103,7 +97,7 @@ def _is_opener(element: Element) -> bool:
 
 def _is_content(control: Element) -> bool:
     """Return whether a button is in a sentence, or contains more than a label, such as a sentence or a heading."""
-    if "button" not in (control.name, control.get("role")) or control.name == "a" or _opens_popup(control):
+    if "button" not in (control.name, control.get("role")) or control.name == "a":
         return False
     texts = [text for text, _ in control.leading_texts()]
     pieces = [text for text in texts if WORD.search(text)]
@@ -118,24 +112,20 @@ def _is_content(control: Element) -> bool:
     return (is_text and not is_titled) or is_in_sentence(control)
 
 
-def _name_panels(controls: Sequence[Element], links: Sequence[Element], ids: Mapping[str | None, Element]) -> None:
+def _name_panels(controls: Sequence[Element], ids: Mapping[str | None, Element]) -> None:
     """Insert the text of each tab before its panel. If tabs do not refer to panels, match them by their order."""
     bars: dict[int, tuple[Element, list[Element]]] = {}
-    for tab in {id(tab): tab for tab in (*controls, *links)}.values():
-        if tab.parent is not None and tab.get("role") != "tablist":
+    for tab in controls:
+        if tab.parent is not None and (tab.name == "label" or tab.get("role") == "tab"):
             around = tab.parent.parent if tab.parent.name == "li" else None
             bar = next((parent for parent in tab.parents(3) if parent.get("role") == "tablist"), around or tab.parent)
             bars.setdefault(id(bar), (bar, []))[1].append(tab)
     titles: dict[int, Element] = {}
     holders: dict[int, Element] = {}
     for bar, tabs in bars.values():
-        marked = [tab for tab in tabs if tab.name == "label" or tab.get("role") == "tab"]
-        is_marked, tabs = bool(marked), marked or tabs
         panels = [panel for tab in tabs if (panel := _target(tab, ids)) is not None]
-        if not is_marked and not (panels := _unmarked_panels(bar, tabs, panels)):
-            continue
         names = [tag.text() for tag in tabs]
-        if is_marked and len({id(panel) for panel in panels}) != len(names):
+        if len({id(panel) for panel in panels}) != len(names):
             siblings = bar.parent.tags if bar.parent is not None else []
             after = next((sibling for tag, sibling in pairwise(siblings) if tag is bar), None)
             if bar.tags and len(bar.tags[-1].tags) == len(names):  # the element with the tabs also contains the panels
@@ -148,30 +138,8 @@ def _name_panels(controls: Sequence[Element], links: Sequence[Element], ids: Map
                 titles[id(panel)] = title = Element("p", {}, panel.parent)
                 title.fill([name])
                 holders[id(panel.parent)] = panel.parent
-        if not is_marked:
-            bar.fill([])
     for holder in holders.values():
         holder.fill([node for child in holder.children for node in (titles.get(id(child), ""), child)])
-
-
-def _unmarked_panels(bar: Element, tabs: Sequence[Element], targets: Sequence[Element]) -> list[Element]:
-    """Return the panels directly after a bar of tabs, or [] if the bar has no button or link for each panel."""
-    if not 2 <= len(tabs) == len(targets) == len(bar.tags) or bar.parent is None or bar.parent.name == "form":
-        return []
-    if len(bar.parent.children) > MAX_NODES:
-        return []
-    siblings = bar.parent.tags
-    after = siblings[siblings.index(bar) + 1 :]
-    panels = after[0].tags if after and len(after[0].tags) == len(tabs) else after[: len(tabs)]
-    if len(panels) != len(tabs) or any(panel.name not in _PANEL_ELEMENTS or is_menu(panel) for panel in panels):
-        return []
-    names = [_leading_words(tab) for tab in tabs]
-    is_bar = _leading_words(bar) == " ".join(names) and all(map(LETTER.search, names))
-    if not is_bar or any(len(name) > _MAX_TAB_CHARS for name in names) or any(map(_opens_popup, tabs)):
-        return []
-    is_toggle = all(map(_is_opener, tabs))
-    has_titles = any(tag.name in HEADINGS for panel in panels for tag in panel.tags[:1])
-    return panels if [*map(id, targets)] == [*map(id, panels)] and (is_toggle or not has_titles) else []
 
 
 def _show_panels(hidden: Sequence[Element], targets: Collection[str]) -> list[Element]:
@@ -225,16 +193,6 @@ def _kinds(element: Element) -> set[tuple[str, str]]:
     return {(element.name, name) for name in names}
 
 
-def _named_by_controls(controls: Iterable[Element], names: Collection[str]) -> set[str]:
-    """Return the ids and classes in `names` that controls refer to. Ignore controls that open popups."""
-    targets: set[str] = set()
-    for control in controls:
-        new_ids = [name for name in _referenced_ids(control) if name in names and name not in targets]
-        if new_ids and not _opens_popup(control):
-            targets.update(new_ids)
-    return targets
-
-
 def _ids_in(key: str, value: str) -> Iterable[str]:
     if key == "aria-controls" or key.startswith("data-"):
         return [word.removeprefix("#") for word in value.split()] if len(value) < _MAX_TITLE_CHARS else ()
@@ -250,13 +208,6 @@ def _referenced_ids(control: Element) -> Iterator[str]:
 def _target(control: Element, ids: Mapping[str | None, Element]) -> Element | None:
     names = (*_referenced_ids(control), f"by {control.get('id')}")  # a panel may refer to its tab by `aria-labelledby`
     return next((ids[name] for name in names if name in ids), None)
-
-
-def _opens_popup(control: Element) -> bool:
-    attributes = control.attributes
-    if attributes.get("aria-haspopup", "false") != "false" or any(attributes.get(key) in _POPUPS for key in _TOGGLES):
-        return True
-    return any(tag.name in _BOILERPLATE or tag.get("role") in _BOILERPLATE_ROLES for tag in control.parents())
 
 
 def _is_popup(element: Element) -> bool:
@@ -298,7 +249,7 @@ def _keep_titles(controls: Sequence[Element], ids: Mapping[str | None, Element],
         if title is not None:
             if not any(LETTER.search(text) for text, _ in texts(title.children, is_noise, MAX_NODES)):
                 _make_text(control, "span")
-        elif control.get("role") == "tab" or _opens_popup(control):
+        elif control.get("role") == "tab":
             continue
         elif panel is not None and panel.name in _PANEL_ELEMENTS and not _is_popup(panel) and not is_menu(panel):
             alike[control.name, control.classes, panel.name, panel.classes, is_opener].append(control)

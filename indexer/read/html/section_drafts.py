@@ -56,11 +56,6 @@ class Block:
         """Return whether the block is a link outside paragraphs, lists and tables, and not a function call or a URL."""
         return self.kind not in _FLOW and self.is_pointer and not (CALL.search(self.text) or "://" in self.text)
 
-    @property
-    def is_row_of_links(self) -> bool:
-        """Return whether the text outside links consists of two or more separators, such as "|"."""
-        return len(self.unlinked_text.split()) > 1 and not _SIGNATURE.search(self.unlinked_text)
-
 
 @dataclass(slots=True)
 class Line:
@@ -152,18 +147,23 @@ def drop_pointers(drafts: Sequence[SectionDraft], *, is_mostly_links: bool) -> l
 
 
 def _drop_ends(drafts: Sequence[SectionDraft], block_lists: Sequence[list[Block]]) -> None:
-    """Drop short links before the first heading, such as breadcrumbs, and short links after all other text."""
+    """Drop short links after all other text, and short links and copies of the title before the first heading.
+
+    A copy of the title may have links before it, as in "Home > Knots > Bowline".
+    """
     first = next((index for index, draft in enumerate(drafts) if draft.path), 0)
+    heading = drafts[first].heading if first else None
+    ends = (heading.text,) if heading is not None else ()
     texts_at_start: set[str] = set()
     for blocks in block_lists[:first]:
-        links = [block for block in blocks if len(block.text) <= _MAX_SHORT_CHARS and block.is_linked(_LINK_LIST_SHARE)]
+        short = [block for block in blocks if len(block.text) <= _MAX_SHORT_CHARS]
+        links = [block for block in short if block.is_linked(_LINK_LIST_SHARE) or block.text.endswith(ends)]
         texts_at_start.update(block.text for block in links)
         blocks[:] = [block for block in blocks if block not in links]
     for blocks in reversed(block_lists):
         while blocks:
             last = blocks[-1]
-            is_bar = last.is_row_of_links and last.kind not in _LISTED and len(blocks) > 1
-            is_link = is_bar or last.text in texts_at_start or (last.kind not in _LISTED and last.is_loose_link)
+            is_link = last.text in texts_at_start or (last.kind not in _LISTED and last.is_loose_link)
             if not is_link or len(last.text) > _MAX_SHORT_CHARS:
                 return
             blocks.pop()

@@ -121,7 +121,6 @@ READ = {
         "<ul>" + "".join(f"<li>tie{n} : <a href={n}>Rope</a>" for n in "abc") + "</ul>",
         "- tiea : Rope\n- tieb : Rope\n- tiec : Rope",
     ),
-    "an aside that ends a sentence": ("<aside>See <a href=d>our page on dogs</a>.</aside>", "See our page on dogs."),
 }
 FURNITURE = {
     "links by their relations": "<div>Next: <a rel=next href=n>NO</a>, Up: <a accesskey=u href=u>NO</a></div>",
@@ -129,7 +128,6 @@ FURNITURE = {
         "<table><tr><td><a accesskey=p href=p>NO</a><td><a accesskey=n href=n>NO</a><tr><td>NO hulls<td>NO sails"
         "</table>"
     ),
-    "a line of links below the text": "<hr><p><a href=a>NO</a> | <a href=b>NO</a> | <a href=c>NO</a></p>",
     "words that no slot shows": "<x-a><template shadowrootmode=open>Root</template><h1>NO</h1></x-a>",
     "a note of a copy button": "<span><i class=icon></i><span class=tooltip>NO</span></span>",
     "a status": "<div aria-live=polite>NO</div>",
