@@ -35,8 +35,6 @@ _NEXT_TO_HEADINGS = _LABELS | HEADINGS | _ALWAYS_NOISE
 MAX_LABEL_CHARS = 80
 _SENTENCE_ENDS = (".", "!", "?", "…", ":", "。", "！", "？")
 INLINE = frozenset("a abbr b bdi cite code dfn em i kbd mark q ruby s small span strong sub sup time u var wbr".split())
-_NAMING_LINES = TITLES | {"td", "th"}
-_FLOW_LINES = frozenset({"p", "li", "dd", "div"})
 _MAX_BUTTON_CHARS = 30
 MIN_SENTENCE_WORDS = 6
 WORD = re.compile(r"\w+")
@@ -134,23 +132,9 @@ def _is_control(link: Element) -> bool:
     if "href" not in attributes:
         return "onclick" in attributes and not is_in_sentence(link)
     href = attributes["href"]
-    if href.startswith("javascript:"):
-        return not (is_in_sentence(link) or _is_alone(link))
-    if href == "#" and "onclick" in attributes:
+    if href.startswith("javascript:") or (href == "#" and "onclick" in attributes):
         return not is_in_sentence(link)
     return is_permalink(link)
-
-
-def _is_alone(link: Element) -> bool:
-    """Return whether a link is the only text of its block. Links in paragraphs and list items need three words."""
-    line = link
-    for parent in link.parents(3):
-        if any(node is not line and not (isinstance(node, str) and node.isspace()) for node in parent.children):
-            return False
-        line = parent
-        if line.name not in INLINE:
-            break
-    return line.name in _NAMING_LINES or (line.name in _FLOW_LINES and len(WORD.findall(link.text())) > 2)
 
 
 def is_in_sentence(link: Element) -> bool:

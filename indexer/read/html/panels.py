@@ -11,17 +11,7 @@ from itertools import pairwise
 
 from indexer.read.html.boilerplate import POPUP
 from indexer.read.html.html_tree import HEADINGS, MAX_FIRST_NODES, MAX_NODES, MAX_SEARCH_DEPTH, Element, HtmlTree, texts
-from indexer.read.html.noise import (
-    HIDING,
-    LETTER,
-    MIN_SENTENCE_WORDS,
-    NOISE_ROLES,
-    WORD,
-    is_folded,
-    is_in_sentence,
-    is_menu,
-    is_noise,
-)
+from indexer.read.html.noise import HIDING, LETTER, NOISE_ROLES, WORD, is_folded, is_menu, is_noise
 from indexer.text import reader_notes
 
 _TITLES = HEADINGS | {"dt", "summary", "th", "legend", "caption"}
@@ -40,13 +30,11 @@ _EXPANDING = frozenset({"aria-expanded", "aria-controls"})
 _TOGGLES = ("data-toggle", "data-bs-toggle")
 _OPENING = _EXPANDING.union(_TOGGLES, {"onclick"})
 _BOILERPLATE = frozenset({"nav", "footer", "dialog", "template", "menu"})
-_PLACEHOLDER = re.compile(r"\{\{|\{%|<%|\$\{|\[\[")
 _QUOTED_ID = re.compile(r"['\"]#?([\w-]+)['\"]")
 _BLOCKS_IN_BUTTONS = frozenset("div p ul table".split())
 _CONTENT_IN_BUTTONS = HEADINGS | {"code", "pre", "kbd", "samp"}
 _OPERATION = re.compile(r"^\s*[1-5]\d\d\s*$|/[\w{]+|\w\(\)")  # an HTTP status, a path or a function call
 _MAX_TITLE_CHARS = 200
-_WORD_BORDER = re.compile(r"[a-z0-9_][A-Z_]")  # inside identifiers such as PriceList and price_list
 
 
 def unfold_panels(tree: HtmlTree) -> None:
@@ -69,9 +57,6 @@ def unfold_panels(tree: HtmlTree) -> None:
         bar = control.parent
         if bar is not None and bar.get("role") == "tablist":
             bar.attributes = {}
-        if is_in_sentence(control):
-            _make_text(control, "span")
-            continue
         if control.name == "button" and not control.contains(_CONTENT_IN_BUTTONS):
             for block in control.elements():  # the text of a <button> is one line, even if it contains blocks
                 block.name = "span" if block.name in _BLOCKS_IN_BUTTONS else block.name
@@ -96,20 +81,12 @@ def _is_opener(element: Element) -> bool:
 
 
 def _is_content(control: Element) -> bool:
-    """Return whether a button is in a sentence, or contains more than a label, such as a sentence or a heading."""
-    if "button" not in (control.name, control.get("role")) or control.name == "a":
+    """Return whether a button outside titles contains a heading, code, or an HTTP operation such as "GET /ports"."""
+    is_button = "button" in (control.name, control.get("role")) and control.name != "a"
+    if not is_button or any(parent.name in _TITLES for parent in control.parents(4)):
         return False
     texts = [text for text, _ in control.leading_texts()]
-    pieces = [text for text in texts if WORD.search(text)]
-    is_sentence = sum(len(WORD.findall(text)) for text in pieces) >= MIN_SENTENCE_WORDS
-    is_titled = any(parent.name in _TITLES for parent in control.parents(4))
-    is_operation = len(texts) > 1 and any(map(_OPERATION.search, texts))
-    has_blocks = len(pieces) > 1 and control.contains(_BLOCKS_IN_BUTTONS)
-    label = control.get("aria-label")
-    words = _leading_words(control) if label else ""
-    is_named = bool(words) and label.endswith(f" {words}")  # such as the label "expand price" of a button "price"
-    is_text = is_sentence or is_operation or has_blocks or is_named or control.contains(_CONTENT_IN_BUTTONS)
-    return (is_text and not is_titled) or is_in_sentence(control)
+    return control.contains(_CONTENT_IN_BUTTONS) or (len(texts) > 1 and any(map(_OPERATION.search, texts)))
 
 
 def _name_panels(controls: Sequence[Element], ids: Mapping[str | None, Element]) -> None:
@@ -150,32 +127,24 @@ def _show_panels(hidden: Sequence[Element], targets: Collection[str]) -> list[El
     for parent in {id(element.parent): element.parent for element in hidden}.values():
         children = parent.tags if parent is not None else []
         open_ones = [child for child in children if id(child) not in folded]
-        if parent is not None and parent.name == "span" and len(children) == len(parent.children) > 1 and not open_ones:
-            panels.append(children[-1])  # all children are hidden, and a script would show one of them
-            continue
         kinds = {kind for child in open_ones for kind in _kinds(child)}
-        texts = {_leading_words(child) for child in open_ones} if kinds else set()
         before: Element | None = None
         for child in children:
             if id(child) not in folded:
                 before = child
                 continue
-            text = _leading_words(child)
-            words = len(WORD.findall(text))
-            if not words or _is_popup(child) or _PLACEHOLDER.search(text):
+            words = len(WORD.findall(_leading_words(child)))
+            if not words or _is_popup(child):
                 continue
-            role = child.get("role")
-            is_panel = role == "tabpanel" or child.get("hidden") == "until-found"
+            is_panel = child.get("role") == "tabpanel" or child.get("hidden") == "until-found"
             if not is_panel and is_menu(child):
                 continue
             if words >= 20 and not is_panel:
                 prose.add(id(child))
-            is_panel = is_panel or (role == "region" and "aria-labelledby" in child.attributes)
-            is_like_open_ones = words > 1 and text not in texts and not kinds.isdisjoint(_kinds(child))
+            is_like_open_ones = words > 1 and not kinds.isdisjoint(_kinds(child))
             is_titled = before is not None and words >= 5 and _is_title(before)  # a shorter text may be a message
             if is_panel or is_like_open_ones or is_titled or not _ids_of(child).isdisjoint(targets):
                 panels.append(child)
-                texts.add(text)
     if not prose <= {id(panel) for panel in panels}:
         reader_notes.add("hidden text was left out: no control on the page shows it")
     for panel in panels:
@@ -222,8 +191,6 @@ def _leading_words(element: Element) -> str:
 
 def _is_title(element: Element) -> bool:
     """Return whether an element is a heading or a control, or has a short text with a heading or a control."""
-    if "onclick" in element.attributes:
-        return True
     inside = element.elements(MAX_FIRST_NODES) if element.short_text(_MAX_TITLE_CHARS) is not None else ()
     return any(tag.name in _PANEL_TITLES or tag.get("role") in ("button", "tab") for tag in (element, *inside))
 
@@ -257,8 +224,7 @@ def _keep_titles(controls: Sequence[Element], ids: Mapping[str | None, Element],
     names = [_leading_words(control) for control in openers]
     counts = Counter(names)
     for control, name in zip(openers, names, strict=True):
-        # a label that is repeated, such as "Show", is not a title, but an identifier may be repeated
-        if counts[name] == 1 or (name.isidentifier() and _WORD_BORDER.search(name)):
+        if counts[name] == 1:  # a label that is repeated, such as "Show", is not a title
             _make_text(control, "p")
 
 

@@ -138,8 +138,7 @@ def _named_element(start: Element, sizes: Sizes) -> Element:
         if size is None or not size.prose or element.name not in _BLOCKS:
             continue
         times[element.get("class")] += 1
-        is_enough = size.prose >= max(1, 0.5 * total.prose) and size.bare >= 0.3 * total.bare
-        if is_enough and is_text(element):
+        if size.prose >= 0.5 * total.prose and is_text(element):
             text_elements.append(element)
     return next((tag for tag in reversed(text_elements) if times[tag.get("class")] == 1 or not tag.get("class")), start)
 

@@ -51,7 +51,6 @@ LEFT_OUT = {
     "a message": "<p>Send it.</p><div class=error hidden>NO</div>",
     "a menu": "<button aria-controls=m aria-haspopup=true>Menu</button><ul id=m hidden><li><a href=/n>NO</a></ul>",
     "a tooltip": '<a href="#t">word</a><div id=t role=tooltip hidden>NO</div>',
-    "a template": "<ul><li class=i>one thing<li class=i hidden>NO {{name}}</ul>",
     "a button beside a heading": "<h3>Title <button>NO</button></h3><p>Text.</p>",
     "buttons that do the same": "".join(
         f"<button class=b>NO</button><div class=c><p>Text {n}.</p></div>" for n in range(3)
@@ -107,10 +106,3 @@ def test_controls_in_cleared_bars_are_skipped() -> None:
     labels = "<label for=a>One</label><label for=b>Two</label>"
     for control in (bar.format("a", "Go"), bar.replace("<div><button>{}</button></div>", labels).format("b")):
         assert "YES" in text(page(control + "<p>YES</p>"))
-
-
-def test_names_of_models_that_controls_expand_are_text() -> None:
-    model = "<span><button aria-expanded=false>PriceTable</button><div>an object</div></span>"
-    field = "<span><button aria-label='expand price'>price</button><b>a number</b></span>"
-    found = text(f"<h1>API</h1>{model}{field}{model}")
-    assert (found.count("PriceTable"), found.count("price")) == (2, 1)
