@@ -5,12 +5,12 @@ Text between an opening and a closing tag is parsed as Markdown. The title and t
 | dialect | blocks | within lines |
 |---|---|---|
 | GitHub | alerts `> [!NOTE]`, task lists, tables | footnotes, `:emoji:`, generated ids of headings |
-| MkDocs, pymdownx | `!!! note "Title"`, `=== "Tab"`, `--8<--`, `/// box` | `++ctrl+c++`, `{++new++}`, `^^new^^` |
+| MkDocs, pymdownx | `!!! note "Title"`, `=== "Tab"`, `--8<--` | `++ctrl+c++`, `{++new++}`, `^^new^^` |
 | kramdown, Jekyll | `{:toc}`, `{::comment}`, `*[ABBR]: long form` | `{: .class}`, `{% tag %}`, `{{ value }}` |
 | Pandoc, Quarto | grid tables, `::: {.note title="…"}`, `#| option` in cells | `[span]{.class}`, `^[note]`, `H~2~O` |
 | MyST | directives of backticks and colons, `% comment`, `(target)=`, `+++` | roles `` {ref}`text` `` |
 | Hugo, mdBook | `{{< shortcode "Title" >}}`, `{{#include x}}`, TOML front matter | shortcodes |
-| MDX (Docusaurus, Mintlify, Fumadocs …) | components, `:::tip[T]`, `::leaf{}`, imports | `{/* comment */}`, `{:js}` |
+| MDX (Docusaurus, Mintlify, Fumadocs …) | components, `:::tip[T]`, `::leaf{}`, imports | `{/* comment */}` |
 | VitePress | `::: code-group`, `<<< @/file`, `// [!code ++]` in code | components, `{{ value }}` |
 | DocFX, Microsoft Learn | tabs `# [Title](#tab/id)`, `:::row:::`, `> [!div class]` | `[!INCLUDE[x](y)]`, `<xref:uid>` |
 | Obsidian, Logseq | callouts, `%%comment%%`, `key:: value`, `#+BEGIN_TIP` | `[[page]]`, `^block-id`, `==marked==` |
@@ -38,9 +38,7 @@ from indexer.text import reader_notes
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+-]*)\}[ \t]*(.*)")
 _FILE = re.compile(r"[^\s/]*+/\S*|\S+\.[A-Za-z]\w{0,4}")
 _BRACKETED = re.compile(r"[\w+#.-]*\s*(?:\{[^{}]*\}\s*)?\[([^\[\]]+)\]")  # "npm" in ```sh [npm]
-_COLONS = re.compile(
-    r":{3,}(?=[ \t]*(?:$|[\w{\[]))|::(?=[a-z][\w-]*[\[{])|/{3,}(?=[ \t]*$|[ ]\w[\w-]*[ ]*(?:\||$))|@tab(?=[: ])"
-)
+_COLONS = re.compile(r":{3,}(?=[ \t]*(?:$|[\w{\[]))|::(?=[a-z][\w-]*[\[{])")
 _COLON_NAME = re.compile(r"[ \t]*+[\w:.+-]*+[ \t]*+(?:\{[^{}]*\})?")
 _BOX = re.compile(
     r"(?:(?:!!!|\?\?\?\+?)[ ]++(?P<kind>[\w -]*+)|===[!+]?[ ]++(?=[\"']))(?:([\"'])(?P<title>.*)\2(?:(?!\2).)*+)?"
@@ -54,7 +52,7 @@ ESM = re.compile(
     re.MULTILINE,
 )
 _MARK_LINE = re.compile(
-    r"\([\w:./ -]+\)=|(?:\+\+\+|\^\^\^)(?:[ ].*)?|#\+(?:begin|end)_\w.*|\^|(?P<comment>%(?:[ ].*)?)|"
+    r"\([\w:./ -]+\)=|(?:\+\+\+|\^\^\^)(?:[ ].*)?|#\+(?:begin|end)_\w.*|(?P<comment>%(?:[ ].*)?)|"
     r"(?P<include>;?-+8<-+(?:[ ].*)?|<<<[ ]*[@./].*|\{\{#\w[^{}]*\}\})|"
     r"(?:\*\[(?P<abbreviation>[^\[\]]+)\]:|(?P<property>[^\W\d][\w./-]*)::)(?:[ ]++(?P<value>.*+))?",
     re.IGNORECASE,
@@ -191,7 +189,7 @@ def _count_option_lines(lines: Sequence[str]) -> int:
 
 def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Parse a line that opens or closes a container, such as `::: note "Title"`. Show its title and visible options."""
-    line = _line_at(state, start, ":/@").replace("@tab:active", "@tab")
+    line = _line_at(state, start, ":")
     signs = _COLONS.match(line)
     if signs is None or silent:
         return signs is not None
@@ -204,8 +202,8 @@ def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     state.line = start + 1
     while directive and state.line < end and OPTION.match(_line_at(state, state.line)):
         state.line += 1
-    name_match = _COLON_NAME.match(rest) if signs[0] != "@tab" else None
-    title = rest[name_match.end() if name_match else 0 :].strip(" |\t").partition("{")[0].strip()
+    name_match = _COLON_NAME.match(rest)
+    title = rest[name_match.end() if name_match else 0 :].partition("{")[0].strip()
     if title.startswith("["):
         title = title[1:].rpartition("]")[0]
     _push_text(state, shown_words(rest) if '="' in rest else title)

@@ -53,10 +53,7 @@ _TEMPLATED = re.compile(r"\((?:[^(){}\n]++|\{\{[^{}\n]*+\}\}|\{%[^{}\n]*+\})++\)
 _ALERT = re.compile(r"\[!([\w-]+)(?:\|[^\[\]\n]*)?\](?:[+-](?=\s|$))?[ \t]*([^\n]*)(\n|$)")
 _EXTENSION = re.compile(r"\[![\w-]++[ \t]*+(\[[^\[\]\n]*\]\([^()\n]*\)|[^\[\]\n]{1,300})\](?:\{[^{}\n]*\})?")
 _KEYS = re.compile(r"(?<![\w+])\+\+([\w\"'<-][^+`\n]{0,60}(?:\+[^+`\n]{1,60}){0,9})(?<!\s)\+\+(?![\w+])")
-_LITERAL = re.compile(
-    r"(?<![^\W_])(?:\$\$([^$`\n]{1,1000})\$\$|\$(?![\s$])([^$`\n]{1,1000}?)(?<!\s)\$(?![\d$]))"
-    r"|(?<!`)`([^`\n]+)\{:[\w.-]+\}`(?!`)"
-)
+_LITERAL = re.compile(r"(?<![^\W_])(?:\$\$([^$`\n]{1,1000})\$\$|\$(?![\s$])([^$`\n]{1,1000}?)(?<!\s)\$(?![\d$]))")
 _PAIR = re.compile(  # ==highlight==, H~2~O, x^2^, ^^inserted text^^; ^block-ids; CriticMarkup; <<variables>>
     r"(?<![\w=])==(?=[^\s=])((?:[^`\n=]{1,200}+|=(?!=)|`[^`\n]{1,60}+`){1,20}+(?<!\s))==(?![\w=])"
     r"|(?<![~/])~(?![~/])([^\s~`]{1,100})~(?![~/\d])|(?<!\^)\^(?!\^)([^\s^`]{1,100})\^(?!\^)"
@@ -197,13 +194,12 @@ _RULES: dict[str, tuple[_Rule, ...]] = {
     "!": _LINKS,
     "^": (_NOTE, _PAIRS),
     "+": ((_KEYS, _pressed_keys),),
-    **dict.fromkeys("$`", (_LITERALS,)),
+    "$": (_LITERALS,),
     **dict.fromkeys("~=", (_PAIRS,)),
 }
 
 
 _CONTENTS = re.compile(r"\[toc\]|[^\n]*\n?\{:[ ]?(?:[^{}]*\s)?toc\b[^{}]*\}", re.IGNORECASE)
-_CALLOUT = re.compile(r"\A[!?]>[ ]")
 _LOGSEQ_MARKUP = re.compile(  # block references such as `((id))`, and drawers such as `:LOGBOOK: … :END:`
     r"(?<![ \t])[ \t]*+\(\([\da-f-]{36}\)\)|^:[A-Z-]+:\n(?:[^\n]*\n){0,50}?:END:[ \t]*$", re.MULTILINE
 )
@@ -244,7 +240,7 @@ def _before_inline(state: StateCore) -> None:
             if tab := _TAB.fullmatch(token.content):
                 opening.type, opening.tag, tokens[place + 1].tag, token.content = "paragraph_open", "p", "p", tab[1]
         elif opening.type == "paragraph_open":
-            token.content = _LOGSEQ_MARKUP.sub("", _CALLOUT.sub("", token.content, count=1))
+            token.content = _LOGSEQ_MARKUP.sub("", token.content)
             if _CONTENTS.fullmatch(token.content):
                 token.content = ""
             elif outer == "list_item_open":

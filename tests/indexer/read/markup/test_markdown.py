@@ -20,7 +20,6 @@ BOXES = [
      ["Python", "print()", "Go", "Use go."], ["===", "```"]),
     ("::: code-group\n\n```sh [npm]\nnpm i x\n```\n\n```sh{1} [yarn]\nyarn add x\n```\n\n:::",
      ["npm", "npm i x", "yarn", "yarn add x"], [":::", "[", "{"]),
-    ("::: tabs\n@tab npm\nnpm text\n@tab:active yarn\nyarn text\n:::", ["npm", "npm text", "yarn", "yarn text"], ["@"]),
     ('??? question "How?"\n\n    | a | b |\n    |---|---|\n    | 1 | 2 |\n',
      ["How?", "a | b", "1 | 2"], ["???", "---"]),
     ("> [!faq]+ Are callouts *foldable*?\n> Yes!\n> > [!todo]\n> > Nested",
