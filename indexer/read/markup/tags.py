@@ -121,16 +121,13 @@ def shown_words(inside: str, *, is_positional: bool = False) -> str:
     match = _NAME.match(inside)
     name = match[1].lower() if match else ""
     arguments = list(_ARGUMENT.finditer(inside))
-    values = {argument["name"]: _value(argument) for argument in arguments}
     names = {argument["name"] for argument in arguments if _IDENTIFIER.fullmatch(_value(argument))} - _TITLES
     names |= {argument["name"] for argument in arguments if argument["object"]}
-    if "type" in names and not name.startswith("include") and not all(map(_TECHNICAL.fullmatch, names - {"type"})):
+    if "type" in names and not all(map(_TECHNICAL.fullmatch, names - {"type"})):
         words = list(_field_words(inside, arguments))
     else:
         arguments = [argument for argument in arguments if argument["name"] != "name" or not name.endswith("icon")]
         words = [value for argument in arguments if is_text(argument["name"], value := _value(argument))]
-    if "tab" in name and not words:
-        words = [value for key, value in values.items() if key in ("value", "name")]
     if "tab" in name and (items := _TAB_LABELS.search(inside)):
         words += [_first(item) for item in _QUOTED.finditer(items[1])]
     if is_positional and not words and match:
