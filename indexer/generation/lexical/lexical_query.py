@@ -194,11 +194,6 @@ def read_query(
             each = [tuple(dict.fromkeys(chain(*forms_of[other]))) for other in substitute.words]
             forms = tuple(each) if substitute.is_split else (tuple(dict.fromkeys(chain(*each))),)
             compounds += [substitute.words] if substitute.is_split else []
-        elif lookups and len(distinctive) > 1 and not word.isalnum() and has_symbol(word):
-            # Drop a symbol or name that the index lacks. The words of a name are searched for anyway.
-            is_dispensable = analysis.words_within(word) or not any(map(str.isalpha, word))
-            if is_dispensable and not lookups.is_known(symbol_term(word)):
-                continue
         optional |= dict.fromkeys(forms)
     if lookups is not None and len(expanded.words) > 1 and not analysis.is_spaceless(parsed.words):
         for first, second in _joined_neighbours(expanded.words, distinctive, lookups, languages):
