@@ -71,8 +71,7 @@ _THOUSANDS = (
 )
 _NUMBER = rf"(?<![\w.,])(?:{_THOUSANDS}(?:[.,\u066b]\d+)?|\d+[.,\u066b]\d+)(?![.,]?\d)"
 _IS_NUMBER = re.compile(rf"(?P<grouped>{_THOUSANDS})?(?P<digits>\d*)(?:[.,\u066b](?P<fraction>\d+))?")
-_MAX_UNIT_LETTERS = 4
-_WITH_UNIT = re.compile(rf"([0-9]+)([^\W\d_]{{1,{_MAX_UNIT_LETTERS}}})")
+_WITH_UNIT = re.compile(r"([0-9]+)([^\W\d_]{1,4})")
 # Operators with space around them, such as ===, -> and ??
 _OPERATOR = r"(?<![^\s(\"'`\[])(?:[=!<>]==?|[-=]>|<=>|<<|>>|&&|\|\||\?\?|\?\.|:=|::|\*\*|//)(?![^\s)\"'`,.;:?\]])"
 # Emoji, arrows and mathematical symbols. Joiners, variation selectors and skin tones after them are ignored.
@@ -328,17 +327,6 @@ def distinctive_pairs(words: Sequence[str], distinctive: Sequence[bool]) -> list
         for (first, clear), (second, next_clear) in pairwise(zip(words, distinctive, strict=True))
         if (is_short and (none_clear or clear != next_clear)) or (clear and not next_clear and second.isupper())
     ]
-
-
-def quantities(words: Sequence[str]) -> list[list[str]]:
-    """Return each number of a query with the unit after it, such as [10, MB], to search for them as a phrase."""
-    glued = [list(match.groups()) for word in words if (match := _WITH_UNIT.fullmatch(fold(word)))]
-    apart = [
-        [first, second]
-        for first, second in pairwise(words)
-        if first[0].isdecimal() and second.isalpha() and len(second) <= _MAX_UNIT_LETTERS
-    ]
-    return glued + apart
 
 
 Span = tuple[int, int]  # characters [start, end)

@@ -30,7 +30,6 @@ _CODE = re.compile(
     r"[{}=;<>|\\$`]|\w\(|::|(?<!\S)--\w|(?<!\S)-\w{1,2}(?!\S)|(?<!\S)-\w++(?<=[A-Za-z]\d)(?!\S)|"
     r"(?<!\S)[()\[\].*/+~^%#@]+(?!\S)"
 )
-_DIGIT = re.compile(r"\d")
 _NAME = re.compile(r"(?<![\w-])\w++(?:(?:[.-]|::|->)\w++)+")
 
 
@@ -129,7 +128,7 @@ class LexicalQuery(Struct, frozen=True):
     """A parsed query, with the search terms of `analysis.terms_in`.
 
     `words` are optional words, each with alternative terms. `synonyms` are optional phrases. `pairs` are optional
-    phrases that are not highlighted: names, quantities, and stop words with their neighbours. `query_words` has `words`
+    phrases that are not highlighted: names, and stop words with their neighbours. `query_words` has `words`
     and the distinctive words of `required`. Terms in `marked` are highlighted. `also` lists corrections and synonyms.
     `meaning` is the text for the vector search, without excluded texts. `did_you_mean` is the query with corrections,
     or None without corrections.
@@ -204,8 +203,6 @@ def read_query(
     expanded.phrases.extend(map(" ".join, compounds))
     if _NAME.search(parsed.words):
         pairs += _names(parsed.words)
-    if _DIGIT.search(parsed.words):
-        pairs += analysis.quantities(expanded.words)
     phrases = tuple(filter(None, map(readings, map(analysis.find_words, expanded.phrases))))
     query_words = tuple(optional)
     if required:
