@@ -245,10 +245,8 @@ def _has_word(lookups: Lookups, languages: Languages, word: str) -> bool:
 
 
 def _names(text: str) -> list[list[str]]:
-    """Return the words of each compound name, such as os.path. Skip a hyphenated word unless it is the whole text."""
-    names = [name[0] for name in islice(_NAME.finditer(text), _MAX_CLAUSES)]
-    likely = [name for name in names if "-" not in name.replace("->", "") or name == text.strip()]
-    return [analysis.find_words(name)[:_MAX_PHRASE_WORDS] for name in likely]
+    """Return the words of each compound name, such as os.path or apt-get."""
+    return [analysis.find_words(name[0])[:_MAX_PHRASE_WORDS] for name in islice(_NAME.finditer(text), _MAX_CLAUSES)]
 
 
 def _joined_neighbours(

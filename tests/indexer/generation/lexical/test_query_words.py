@@ -53,7 +53,7 @@ def test_characters_that_nobody_sees_do_not_matter() -> None:
         ("how do I use os.path.join", [("os", "path", "join")]),
         ("std::vector vs node->next", [("std", "vector"), ("node", "next")]),
         ("keep-alive-timeout", [("keep", "aliv", "timeout")]),
-        ("a thing that is well-known to everybody here", []),
+        ("a thing that is well-known to everybody here", [("well", "known")]),
         ("--dry-run", []),
         ("end. Begin", []),
     ],
