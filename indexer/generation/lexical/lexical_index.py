@@ -46,7 +46,6 @@ _MAX_TERMS = 32
 _MAX_POSTINGS = 300_000
 _MIN_CANDIDATES = 64
 _MAX_ROWS_FOR_ALL_TERMS = 20_000
-_MAX_CORRECTION_RATIO = 5  # drops corrections that occur 5 times less often than the likeliest one
 _FREQUENCY_CACHE = 1 << 16
 _QUERY_CACHE = 1 << 12
 _CORRECTION_CACHE = 1 << 12
@@ -117,12 +116,8 @@ class LexicalReader:
         is_known = self._frequency if filter is None else partial(self.is_known, filter)
 
         def corrections(word: str) -> tuple[str, ...]:
-            if not word[1:].islower():  # a capital within the word marks a name
-                return ()
             candidates = self._corrections_of[word] if filter is None else self.corrections_among(word, is_known_word)
-            alike = [each for each in candidates if each.edits == candidates[0].edits]
-            least = candidates[0].passages / _MAX_CORRECTION_RATIO if candidates else 0
-            return tuple([each.word for each in alike if each.passages >= least])
+            return tuple(each.word for each in candidates[:1])
 
         def is_known_word(word: str) -> bool:
             return any(is_known(term) for language in self._languages for term in TERMS[language][word])

@@ -41,8 +41,6 @@ _MAX_COUNTED_SPELLINGS = 1 << 21
 _MAX_CORRECTIONS = 3
 _MIN_STEM_LETTERS, _MAX_ENDING_LETTERS = 4, 3
 _MAX_COMPOUNDS = 8
-# Nearly any misspelling resembles a rare word of a large vocabulary. Rare corrections must have the same first letter.
-_LARGE_VOCABULARY_WORDS = 10_000
 
 _USE = np.dtype([("name", "<u4"), ("row", "<u4"), ("is_title", "?")])
 HEADINGS: dict[str, npt.DTypeLike] = {
@@ -129,17 +127,10 @@ class Vocabulary:
         """
         if not _is_word(word := fold(word)):
             return []
-        many = len(self._counts) >= _LARGE_VOCABULARY_WORDS
         max_edits = 0 if len(word) < _MIN_LETTERS_FOR_ONE_EDIT else 1 if len(word) < _MIN_LETTERS_FOR_TWO_EDITS else 2
         for edits in range(min(max_edits, 1), max_edits + 1):
-            corrections = [each for each in self._within(word, edits) if is_allowed(each.word)]
-            if edits > 1:
-                for shorter, longer in (sorted((word, fold(each.word)), key=len) for each in corrections):
-                    if longer.startswith(shorter) or longer.endswith(shorter):
-                        return []  # "uncultured" is not a misspelling of "cultured"
-            likely = [each for each in corrections if each.passages > 1 or not many or each.word[0] == word[0]]
-            if likely:
-                return sorted(likely, key=_likelihood)[:_MAX_CORRECTIONS]
+            if corrections := [each for each in self._within(word, edits) if is_allowed(each.word)]:
+                return sorted(corrections, key=_likelihood)[:_MAX_CORRECTIONS]
         return []
 
     def compounds(self, stem: str, *, allow_any_rest: bool) -> list[Correction]:
