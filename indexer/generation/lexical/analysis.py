@@ -269,18 +269,11 @@ def is_spaceless(text: str) -> bool:
     return _SPACELESS_RUN.search(text) is not None
 
 
-# Function words that are not in `STOP_WORDS`, but are evidence that a query is English.
-_ENGLISH_CLUES = frozenset(
-    "about after all also am any because been before being between both each every few he her here him his more most "
-    "other over own same she some too under until very while without".split()
-)
 _LIKELIHOOD_RATIO_PER_CLUE = 7
 _MAX_CLUES = 12
 _MIN_STOP_WORD_PROBABILITY = 0.9
 _MAX_SHORT_QUERY_WORDS = 4
 _OPERATORS = frozenset(("AND", "OR", "NOT", "TO"))
-_ELIDED = re.compile(r"(?<!\w)(\w)['\u2019]")
-_ELIDED_LETTERS = frozenset("bcdfghjklmnpqrstvwxz")  # stop words only before an apostrophe, as in d'accord
 
 Passages = Mapping[str, int]  # number of passages by language, never empty; an unknown language counts as English
 
@@ -293,8 +286,7 @@ def are_distinctive(words: Sequence[str], passages: Passages, text: str) -> list
     have a total probability of at least `_MIN_STOP_WORD_PROBABILITY`. Words in capitals, such as IT or WHO, are
     distinctive unless the whole query is in capitals.
     """
-    not_elided = _ELIDED_LETTERS.difference(map(str.casefold, _ELIDED.findall(text)))
-    different = {word for word in words if word.casefold() not in not_elided}
+    different = set(words)
     if not text.isupper():
         different = {word for word in different if len(word) < 2 or not word.isupper() or word in _OPERATORS}
     stop_weights = dict.fromkeys(words, 0.0)
@@ -304,8 +296,7 @@ def are_distinctive(words: Sequence[str], passages: Passages, text: str) -> list
         stop_words = list(filter(_is_stop_word[language].__getitem__, different)) if has_list else []
         clues = len(stop_words)
         if language == ENGLISH:
-            # Non-ASCII words are evidence against English. Many other languages have no stop words as evidence.
-            clues += sum(map(_ENGLISH_CLUES.__contains__, map(str.casefold, different)))
+            # Non-ASCII words are evidence against English, because many languages have no list of stop words.
             clues -= len(different) - sum(map(str.isascii, different))
         weight = max(count, 1) * _LIKELIHOOD_RATIO_PER_CLUE ** min(clues, _MAX_CLUES)
         total += weight
@@ -315,17 +306,17 @@ def are_distinctive(words: Sequence[str], passages: Passages, text: str) -> list
 
 
 def distinctive_pairs(words: Sequence[str], distinctive: Sequence[bool]) -> list[tuple[str, str]]:
-    """Return pairs of neighbouring words that are distinctive as a phrase, although one or both are stop words.
+    """Return pairs of neighbouring words of a short query that are distinctive as a phrase.
 
-    In a short query, one word must be a stop word ("it support"), or both if the query has only stop words. In a longer
-    query, a stop word in capitals must follow a distinctive word ("vitamin A").
+    One word must be a stop word, as in "vitamin A". If the query has only stop words, both must be.
     """
-    is_short = len(words) <= _MAX_SHORT_QUERY_WORDS
+    if len(words) > _MAX_SHORT_QUERY_WORDS:
+        return []
     none_clear = not any(distinctive)
     return [
         (first, second)
         for (first, clear), (second, next_clear) in pairwise(zip(words, distinctive, strict=True))
-        if (is_short and (none_clear or clear != next_clear)) or (clear and not next_clear and second.isupper())
+        if none_clear or clear != next_clear
     ]
 
 
