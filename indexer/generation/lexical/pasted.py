@@ -1,7 +1,6 @@
 """Find the question in a pasted text: the errors in a traceback or log, or the main sentences of an email."""
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import compress, pairwise
 from operator import not_
@@ -39,9 +38,8 @@ _MIN_NEARNESS_SHARE = 0.9
 def error_lines(text: str) -> str:
     """Return the most important error lines of a pasted traceback or log. Return any other text unchanged.
 
-    If lines name causes, such as "Caused by: …", return only the last cause. Otherwise return a compiler's diagnostics,
-    in order. Without diagnostics, return the lines with error codes or, without codes, all lines that name errors,
-    starting with the last line and without repetitions.
+    If lines name causes, such as "Caused by: …", return only the last cause. Otherwise return the lines with error
+    codes or, without codes, all lines that name errors, starting with the last line and without repetitions.
     """
     split = text.splitlines() if "\n" in text else _REMOVED_LINE_END.split(text)
     lines = [line.rstrip() for line in split if line.strip()]
@@ -53,14 +51,14 @@ def error_lines(text: str) -> str:
     for before, line in pairwise(["", *compress(lines, map(not_, is_detail))]):
         if faults[-1:] == [before] and before.endswith(":"):
             faults[-1] += f" {line}"  # the next line has the message
-        elif _FAULT.search(line) or _CODE.search(line):
+        elif _FAULT.search(line):
             faults.append(line)
     if not faults or not (has_frames or _is_log(lines)):
         return text
-    coded = [line for line in faults if _CODE.search(line) and _FAULT.search(line)]
+    coded = [line for line in faults if _CODE.search(line)]
     distinct: dict[str, str] = {}
-    causes, diagnostics = (list(filter(pattern.match, faults)) for pattern in (_CAUSE, _DIAGNOSTIC))
-    for line in causes[-1:] or diagnostics or reversed(coded or faults):
+    causes = list(filter(_CAUSE.match, faults))
+    for line in causes[-1:] or reversed(coded or faults):
         if sum(len(each.split()) for each in distinct.values()) < _MAX_ERROR_WORDS:
             distinct.setdefault(_NUMBER.sub("0", line), line)
     return "\n".join(distinct.values())
@@ -84,9 +82,6 @@ def nearest_sentences(text: str, measure: Callable[[Sequence[str]], npt.NDArray[
 
 
 def _is_log(lines: list[str]) -> bool:
-    """Return whether lines are a log: many words have digits or symbols, or most lines begin with the same word."""
+    """Return whether lines are a log: many words have digits or symbols."""
     words = " ".join(lines).split()
-    if sum(_PLAIN_WORD.fullmatch(word) is None for word in words) >= _MIN_NON_WORD_SHARE * len(words):
-        return True
-    beginnings = Counter(_NUMBER.sub("0", line.split(maxsplit=1)[0]) for line in lines)
-    return beginnings.most_common(1)[0][1] > len(lines) / 2
+    return sum(_PLAIN_WORD.fullmatch(word) is None for word in words) >= _MIN_NON_WORD_SHARE * len(words)
