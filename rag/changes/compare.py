@@ -158,7 +158,7 @@ def compare(
 ) -> tuple[list[DocumentChange], int]:
     """Compare documents, and return the changes and the number of sections that differ only by noise.
 
-    Noise is an edit that many documents share, or that only changes dates.
+    Noise is an edit that many documents share.
 
     Args:
         old: the documents of the earlier snapshot that may differ, by key.
@@ -244,16 +244,14 @@ def _share(first: Counter[str], second: Counter[str]) -> float:
 def _drop_noise(diffs: Sequence[SectionDiff], limit: int) -> int:
     """Remove edits that are noise, and return the number of sections that had no other edits.
 
-    An edit is noise if at least `limit` documents have the same edit, apart from numbers. If several edits change only
-    dates, these edits are noise too.
+    An edit is noise if at least `limit` documents have the same edit, where numbers may differ.
     """
     edits = [(diff.document, edit) for diff in diffs for edit in diff.edits()]
     counts = Counter(key for _, key in {(number, key) for number, edit in edits for key in _noise_keys(edit)})
-    are_stamps = sum(_is_dated(edit) for _, edit in edits) >= MIN_NOISE_DOCUMENTS
     before = sum(bool(diff.edits()) for diff in diffs)
 
     def is_change(edit: Edit) -> bool:
-        return all(counts[key] < limit for key in _noise_keys(edit)) and not (are_stamps and _is_dated(edit))
+        return all(counts[key] < limit for key in _noise_keys(edit))
 
     for diff in diffs:
         diff.pairs = list(filter(is_change, diff.pairs))
@@ -267,10 +265,6 @@ def _noise_keys(edit: Edit) -> set[tuple[str, str]]:
     old, new = edit.old or "", edit.new or ""
     masked = _DIGITS.sub("#", old), _DIGITS.sub("#", new)
     return {(old, new), masked} if masked[0] == masked[1] else {(old, new)}
-
-
-def _is_dated(edit: Edit) -> bool:
-    return bool(edit.old and edit.new) and _DATE.sub("*", edit.old or "") == _DATE.sub("*", edit.new or "")
 
 
 def _find_origins(removed: Sequence[list[TextLine]], added: Sequence[list[TextLine]]) -> dict[int, int]:
