@@ -50,7 +50,6 @@ _CLAUSE_ENDS = " ,-–—'’/&+%#@$^~_"
 _MIN_WORDS, _MIN_SPACELESS_CHARS = 3, 6
 _MAX_WHOLE_WORDS, _START_WORDS, _END_WORDS = 10, 5, 3
 _MAX_WORD_CHARS = 80
-_PREFIX_WORDS = 3  # words before a clause that occurs twice, to identify it
 
 
 class ScorePart(TypedDict):
@@ -325,24 +324,19 @@ def link_to_text(url: str, content_type: str, text: str, highlights: Sequence[Sp
     # Imported here, because it loads Tantivy, which clients do not need.
     from indexer.generation.lexical.analysis import is_spaceless
 
-    folded, best = text.lower(), ""
-    best_rank = (-1, False)
+    best, most_highlights = "", -1
     for match in _CLAUSE.finditer(text):
-        at, clause = match.start(), match[0].rstrip(_CLAUSE_ENDS)
+        clause = match[0].rstrip(_CLAUSE_ENDS)
         words = clause.split(" ")
         is_long = len(words) >= _MIN_WORDS or (len(clause) >= _MIN_SPACELESS_CHARS and is_spaceless(clause))
         if not is_long or max(map(len, words)) > _MAX_WORD_CHARS:
             continue
-        start = " ".join(words[:_START_WORDS] if len(words) > _MAX_WHOLE_WORDS else words)
-        is_first = folded.find(start.lower()) in (at, -1)
-        rank = (sum(at <= first and last <= at + len(clause) for first, last in highlights), is_first)
-        if rank <= best_rank:
-            continue
-        best_rank = rank
-        before = [] if is_first else text[:at].rstrip(" \n-*•").rpartition("\n")[2].split()[-_PREFIX_WORDS:]
-        best = f"{_escaped(before)}-," * bool(before) + _escaped([start])
-        if len(words) > _MAX_WHOLE_WORDS:
-            best += f",{_escaped(words[-_END_WORDS:])}"
+        start, end = match.start(), match.start() + len(clause)
+        count = sum(start <= first and last <= end for first, last in highlights)
+        if count > most_highlights:
+            is_cut = len(words) > _MAX_WHOLE_WORDS
+            ends = (words[:_START_WORDS], words[-_END_WORDS:]) if is_cut else (words,)
+            best, most_highlights = ",".join(map(_escaped, ends)), count
     return f"{url}{'' if '#' in url else '#'}:~:text={best}" if best else None
 
 

@@ -181,7 +181,3 @@ def test_the_clause_with_most_words_of_the_query_is_named() -> None:
     assert link_to_text("https://d.example/", "text/html", text, [(21, 23)]) == (
         "https://d.example/#:~:text=It%20is%20on%20in%20tests"
     )
-    repeated = "It is a default. For lions it is so. It is a default."
-    assert link_to_text("https://d.example/", "text/html", repeated, [(37, 39)]) == (
-        "https://d.example/#:~:text=it%20is%20so.-,It%20is%20a%20default"
-    )

@@ -53,10 +53,7 @@ LOG = "".join(f"2026-03-01 12:00:{n} INFO worker {n} waits for a job of the queu
         (NET, " ---> System.DllNotFoundException: Unable to load shared library 'libgdiplus'."),
         (NET.replace("\n", " "), "---> System.DllNotFoundException: Unable to load shared library 'libgdiplus'."),
         (BUILD, "part.c: undefined reference to `pow'"),
-        (
-            f"{BUILD}  a.c:2:10: fatal error: tide.h: No such file\n  gcc failed\nERROR: no wheel\n",
-            "ERROR: no wheel",
-        ),
+        (f"{BUILD}  a.c:2:10: fatal error: tide.h: No such file\n  gcc failed\nERROR: no wheel\n", "ERROR: no wheel"),
         (
             f"{LOG}kernel: Killed process 18 (sql)\n{LOG.replace('waits', 'error=none')}",
             "kernel: Killed process 18 (sql)",
