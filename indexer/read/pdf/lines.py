@@ -232,23 +232,26 @@ class PdfLine(NamedTuple):
 
 def join_spaced_words(words: Iterable[Word]) -> list[Word]:
     """Return all words. Letters that are spaced out, as in `H A R B O U R`, are joined."""
-    runs: list[list[Word]] = []
+    joined: list[Word] = []
+    run: list[Word] = []
     for word in words:
-        if runs and _may_be_spaced(runs[-1][-1], word):
-            runs[-1].append(word)
-        else:
-            runs.append([word])
-    return [word for run in runs for word in (_join_letters(run) if len(run) >= _MIN_SPACED_LETTERS else run)]
+        is_short = len(word.text) <= 2 and word.text.isalpha()
+        if run and not (is_short and _is_near(run[-1], word)):
+            joined += _join_letters(run)
+            run = []
+        (run if is_short else joined).append(word)
+    return [*joined, *_join_letters(run)]
 
 
-def _may_be_spaced(word: Word, after: Word) -> bool:
+def _is_near(word: Word, after: Word) -> bool:
     size = max(word.size, after.size)
-    is_near = abs(after.base - word.base) <= 0.1 * size and 0.02 * size <= after.x0 - word.x1 <= 2.0 * size
-    return is_near and all(len(one.text) <= 2 and one.text.isalpha() for one in (word, after))
+    return abs(after.base - word.base) <= 0.1 * size and 0.02 * size <= after.x0 - word.x1 <= 2.0 * size
 
 
 def _join_letters(run: Sequence[Word]) -> Sequence[Word]:
     """Join short words if their gaps show that they are the spaced letters of longer words."""
+    if len(run) < _MIN_SPACED_LETTERS:
+        return run
     size = max(word.size for word in run)
     gaps = [after.x0 - word.x1 for word, after in pairwise(run)]
     ordered = sorted(gaps)
