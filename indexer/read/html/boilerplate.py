@@ -16,6 +16,7 @@ POPUP = re.compile(
     r"consent|spinner|loader|loading|error|success|invalid)(?:[\s_-]|$)",
     re.IGNORECASE,
 )
+_TITLE_ENDS = re.compile(r"\A[\W_]++|(?<![\W_])[\W_]++\Z")
 _MAX_SMALL_PRINT_CHARS = 200
 _RELATIONS = frozenset("next prev previous up top start first last contents toc index glossary".split())
 _MAX_BAR_CHARS = 300
@@ -30,24 +31,19 @@ _FOOTER_ELEMENTS = frozenset({"address", "small", "font"})
 
 
 def drop_boilerplate(tree: HtmlTree) -> None:
-    """Remove the content of link bars, footers, menu labels and status messages, and repeated links at line ends."""
+    """Remove the content of link bars, footers and status messages, and repeated links at line ends."""
     links = [tag for tag in tree.find_all("a") if "href" in tag.attributes and tag.depth < MAX_SEARCH_DEPTH]
     _drop_bars(tree, links)
     _drop_last_links(links)
-    labels = {tag.get("aria-labelledby") for tag in tree.find_all("nav")} - {""}
     for element in tree.elements:
         attributes = element.attributes
         if not attributes and element.name not in _FOOTER_ELEMENTS:
             continue
         is_footer, is_popup = _kinds_named(attributes["class"]) if "class" in attributes else (False, False)
         is_footer = is_footer or ("id" in attributes and attributes["id"] == "footer")
-        if labels and "id" in attributes and attributes["id"] in labels:
-            is_boilerplate = is_brief(element)
-        elif is_footer or element.name in _FOOTER_ELEMENTS:
+        if is_footer or element.name in _FOOTER_ELEMENTS:
             length = _MAX_FOOTER_CHARS if is_footer else _MAX_SMALL_PRINT_CHARS
             is_boilerplate = element.short_text(length) is not None and _ends_page(element)
-        elif "aria-live" in attributes or ("role" in attributes and attributes["role"] == "status"):
-            is_boilerplate = is_brief(element)
         else:
             is_boilerplate = is_popup and bool(element.children) and _is_state_message(element)
         if is_boilerplate:
@@ -165,3 +161,23 @@ def _hidden_states(placeholder: Element) -> list[Element]:
     alike = len({(tag.name, tag.classes) for tag in states}) == 1 and all("id" in tag.attributes for tag in states)
     is_state = alike and len(states) in (2, 3, 4) and all(map(is_brief, states))
     return states if is_state and not any(tag.contains(("a",)) for tag in states) else []
+
+
+def drop_trail(tree: HtmlTree) -> None:
+    """Remove breadcrumbs before the first <h1> or <h2> if they end with the text of this heading."""
+    heading = next((tag for tag in tree.elements if tag.name in ("h1", "h2")), None)
+    title = _TITLE_ENDS.sub("", fold(heading.text())) if heading is not None else ""
+    if heading is None or not title:
+        return
+    node = heading
+    for parent in heading.parents(3):
+        siblings = parent.tags
+        position = siblings.index(node)
+        for element in siblings[max(0, position - 4) : position]:
+            texts = [*element.leading_texts()] if element.short_text(300) is not None else []
+            text = "".join(text for text, _ in texts).strip()
+            rest = "".join(text for text, is_link in texts if not is_link and WORD.search(text)).strip()
+            if text.endswith(rest) and _TITLE_ENDS.sub("", fold(rest)) == title and element.contains(("a",)):
+                parent.remove({id(element)})
+                return
+        node = parent

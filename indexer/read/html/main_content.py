@@ -1,7 +1,7 @@
 """Extract the sections, title and metadata of an HTML page."""
 
 from indexer.read.extraction import collect, first_day, language_of
-from indexer.read.html.boilerplate import drop_boilerplate
+from indexer.read.html.boilerplate import drop_boilerplate, drop_trail
 from indexer.read.html.class_names import declares_article, is_published
 from indexer.read.html.code_and_formulas import replace_formulas
 from indexer.read.html.html_tables import build_tables
@@ -41,6 +41,7 @@ def extract(
         lxml.etree.LxmlError, ValueError: the markup cannot be parsed.
     """
     tree = tree or prepare(parse_html(markup), markup)
+    drop_trail(tree)
     is_stripped = template is not None and strip_template(tree, template)
     body = tree.body
     is_article = is_page and not is_stripped and declares_article(tree, markup)

@@ -2,7 +2,7 @@
 
 import re
 
-from indexer.read.html.html_tree import HEADINGS, MAX_FIRST_NODES, MAX_NODES, MAX_SEARCH_DEPTH, Element
+from indexer.read.html.html_tree import HEADINGS, MAX_FIRST_NODES, MAX_SEARCH_DEPTH, Element
 
 _ALWAYS_NOISE = frozenset(
     "script style noscript template head nav footer button select option textarea input dialog svg canvas iframe "
@@ -97,11 +97,8 @@ def _is_contents(tag: Element) -> bool:
 
 
 def _is_box(tag: Element) -> bool:
-    """Return whether an <aside> is a note within the text, and not a menu or a form."""
+    """Return whether an <aside> is a note of a book or within the main text, and not a menu or a form."""
     is_note = "epub:type" in tag.attributes or tag.get("role").startswith("doc-")
-    parent = next((around for around in tag.parents(4) if len(around.tags) > 1), None)
-    if parent is not None:
-        is_note = is_note or sum(sibling.name == "p" for sibling in parent.tags[:MAX_NODES]) > 1
     is_in_main = any(around.name in ("main", "article") or around.get("role") == "main" for around in tag.parents())
     if not (is_note or is_in_main):
         return False

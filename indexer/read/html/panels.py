@@ -29,7 +29,6 @@ _CONTROL_ROLES = frozenset({"tab", "tablist", "button", "switch"})
 _EXPANDING = frozenset({"aria-expanded", "aria-controls"})
 _TOGGLES = ("data-toggle", "data-bs-toggle")
 _OPENING = _EXPANDING.union(_TOGGLES, {"onclick"})
-_BOILERPLATE = frozenset({"nav", "footer", "dialog", "template", "menu"})
 _QUOTED_ID = re.compile(r"['\"]#?([\w-]+)['\"]")
 _BLOCKS_IN_BUTTONS = frozenset("div p ul table".split())
 _CONTENT_IN_BUTTONS = HEADINGS | {"code", "pre", "kbd", "samp"}
@@ -180,7 +179,7 @@ def _target(control: Element, ids: Mapping[str | None, Element]) -> Element | No
 
 
 def _is_popup(element: Element) -> bool:
-    if element.name in _BOILERPLATE or POPUP.search(f"{element.get('class')} {element.get('id')}"):
+    if POPUP.search(f"{element.get('class')} {element.get('id')}"):
         return True
     return element.get("role") in NOISE_ROLES or "aria-modal" in element.attributes
 
@@ -206,7 +205,7 @@ def _keep_titles(controls: Sequence[Element], ids: Mapping[str | None, Element],
         next_siblings |= {id(tag): after for tag, after in pairwise(parent.tags if parent is not None else ())}
     alike: dict[tuple[object, ...], list[Element]] = defaultdict(list)
     for control in controls:
-        if control.name in _TITLES or control.get("role") == "tablist" or not LETTER.search(_leading_words(control)):
+        if control.name in _TITLES or not LETTER.search(_leading_words(control)):
             continue
         target = _target(control, ids)
         is_opener = id(target) in unfolded or not _EXPANDING.isdisjoint(control.attributes)

@@ -147,23 +147,17 @@ def drop_pointers(drafts: Sequence[SectionDraft], *, is_mostly_links: bool) -> l
 
 
 def _drop_ends(drafts: Sequence[SectionDraft], block_lists: Sequence[list[Block]]) -> None:
-    """Drop short links and copies of the title before the first heading, such as "Home > Knots > Bowline".
-
-    Also drop short links after all other text, and copies of dropped blocks there.
-    """
+    """Drop short links before the first heading, such as breadcrumbs, and short links after all other text."""
     first = next((index for index, draft in enumerate(drafts) if draft.path), 0)
-    heading = drafts[first].heading if first else None
-    ends = (heading.text,) if heading is not None else ()
-    dropped: set[str] = set()
+    texts_at_start: set[str] = set()
     for blocks in block_lists[:first]:
-        short = [block for block in blocks if len(block.text) <= _MAX_SHORT_CHARS]
-        links = [block for block in short if block.is_linked(_LINK_LIST_SHARE) or block.text.endswith(ends)]
-        dropped.update(block.text for block in links)
+        links = [block for block in blocks if len(block.text) <= _MAX_SHORT_CHARS and block.is_linked(_LINK_LIST_SHARE)]
+        texts_at_start.update(block.text for block in links)
         blocks[:] = [block for block in blocks if block not in links]
     for blocks in reversed(block_lists):
         while blocks:
             last = blocks[-1]
-            is_link = last.text in dropped or (last.kind not in _LISTED and last.is_loose_link)
+            is_link = last.text in texts_at_start or (last.kind not in _LISTED and last.is_loose_link)
             if not is_link or len(last.text) > _MAX_SHORT_CHARS:
                 return
             blocks.pop()

@@ -168,7 +168,7 @@ def test_ingredients_of_a_recipe_made_of_divisions_are_text() -> None:
 
 
 def test_a_callout_between_paragraphs_is_text() -> None:
-    assert "Back up" in page(f"<div><p>{P}</p><aside class=callout><p>Back up first.</p></aside><p>{Q}</p></div>")
+    assert "Back up" in page(f"<main><p>{P}</p><aside class=callout><p>Back up first.</p></aside><p>{Q}</p></main>")
 
 
 def test_paid_text_is_text() -> None:
