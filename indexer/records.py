@@ -133,7 +133,7 @@ class PageState(StrEnum):
 
 
 class Outcome(NamedTuple):
-    """The state of a page after a build, with notes on an indexed page or the reasons why a page is not indexed."""
+    """The state of a page after a build. `reasons` has notes on an indexed page, or says why it was not indexed."""
 
     state: PageState
     reasons: tuple[str, ...] = ()

@@ -116,7 +116,7 @@ class Client:
             arguments: arguments of the tool. For a search, `shown` may list ids of passages to omit.
 
         Returns:
-            The text of the result. For a search with `shown`, also the ids of its passages, and otherwise [].
+            The text of the result, and a list of passage ids, which is empty unless the call is a search with `shown`.
 
         Raises:
             Rejected: the tool refuses the call, or the server does not offer tools.

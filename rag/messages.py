@@ -154,7 +154,7 @@ class Event(NamedTuple):
     data: str
 
     def encode(self) -> bytes:
-        """Return the bytes of the event. `data` must be a single line, as JSON is."""
+        """Return the bytes of the event. `data` must not contain line breaks."""
         return f"event: {self.name}\ndata: {self.data}\n\n".encode()
 
 
@@ -460,7 +460,7 @@ class Push(Request):
 
 
 class IndexChange(Struct):
-    """The push or the withdrawal of a document, with its state. `id` counts the changes of the collection."""
+    """The push or withdrawal of a document, and the state of this change. `id` numbers the changes of a collection."""
 
     id: Count
     collection: str

@@ -75,7 +75,7 @@ def read_settings_file(path: Path) -> SettingsFile:
     credentials = tuple(_credential(table, folder, f"{path}: credentials {n}") for n, table in tables)
     if origin := _repeated([one.origin for one in credentials]):
         raise SettingsError(f"{path}: credentials for {origin} are listed twice")
-    if credentials or "access" in content:  # a server and its jobs then read this file
+    if credentials or "access" in content:  # the server and its jobs read both from the file in `rules`
         if "rules" in settings:
             raise SettingsError(f"{path}: set either rules or [[credentials]] and [[access]], not both")
         settings = {**settings, "rules": str(path.absolute())}

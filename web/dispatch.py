@@ -192,7 +192,7 @@ class Dispatcher:
 
     def _lane_of(self, head: Head) -> Lane:
         """Return the lane of a request. An incomplete request uses a long thread, so that it cannot block searches."""
-        # The path of a request may begin with a host or a prefix, so search for a route anywhere in it.
+        # The path may begin with a host or the prefix of a proxy, so its beginning is not compared.
         if head.path[head.path.rfind(b"/") :] in PROBES:
             return self._probe
         is_long = not head.size or any(path in head.path for path in self._long_paths)

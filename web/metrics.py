@@ -213,7 +213,7 @@ def _log(log_record: RequestLog, method: str, route: str, status: int, seconds: 
 
 
 def number_worker(server: Any, worker: Any) -> None:
-    """Assign the lowest free number to a worker. It continues the counter files of the last worker with this number."""
+    """Give a worker the lowest free number. The worker continues the counter files of the last worker that had it."""
     numbers = {each.number for each in server.WORKERS.values()}
     worker.number = next(number for number in itertools.count() if number not in numbers)
     os.environ[WORKER_NUMBER] = str(worker.number)

@@ -58,8 +58,8 @@ class Operation:
     """A decorator that describes a view function: its request, its responses and who may call it.
 
     Callers need the `role`, unless it is None. `errors` are HTTP statuses in addition to the usual ones. `operator`
-    requires the role write, but browsers may send the key as a password. `needs_everything` requires that the caller
-    may read all documents.
+    requires a key with the role "write" for all documents; browsers may send the key as the password of HTTP Basic.
+    `needs_everything` requires that the caller may read all documents.
     """
 
     role: Role | None

@@ -100,7 +100,7 @@ def answer_error(error: Exception) -> Response | HTTPException:
     body = problem_of(error)
     if wants_page():
         state = "waiting" if body["status"] == 503 else "error"
-        form = g.get("form") or {"query": request.args.get("q", "")}  # no form if its fields were invalid
+        form = g.get("form") or {"query": request.args.get("q", "")}  # `g.form` is not set if a field was invalid
         html = render_template("page.html", state=state, problem=body, **form)
         response = Response(html, status=int(str(body["status"])), mimetype="text/html")
         if state == "waiting":

@@ -14,7 +14,7 @@ from embedder.engines.library import architecture, has_wheel_library, layout_of_
 from embedder.errors import EmbedderError, PrecisionError, TorchMissing
 from embedder.model.spec import ModelSpec, read_cross_encoder, read_spec
 
-RECIPE = 10  # increment if packages change for another reason than C++ sources, which are hashed
+RECIPE = 10  # increment if packages change; changes of C++ sources are detected by their hash
 AOT_FILE = "model.pt2"
 MAX_MEASURED_WIDTH = 384  # dimensions; the accuracy of int8 queries was measured up to this width
 _PROMPTS = ("query_prompt", "document_prompt")

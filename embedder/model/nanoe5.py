@@ -89,7 +89,7 @@ class _File:
         return self.data[start:end]
 
     def _read_tensors(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-        """Yield the name of each tensor, as in the library transformers, and its float32 numbers or 4-bit blocks."""
+        """Yield the name that each tensor has in Hugging Face transformers, and its float32 numbers or 4-bit blocks."""
         [count] = self.take("i")
         if not 0 < count <= _MAX_COUNT:
             raise ValueError("tensors")
@@ -149,7 +149,7 @@ def _unpack(file: _File, name: str) -> Array:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Return the model's config with the keys of the library transformers. Raises ModelError if the file is damaged."""
+    """Return the model's config as in a Hugging Face `config.json`. Raises ModelError if the file is damaged."""
     file = _read(path)
     return {
         "model_type": "bert",

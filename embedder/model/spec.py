@@ -60,8 +60,8 @@ class Shape:
     gelu: str  # "none" or "tanh", the argument `approximate` of torch.nn.functional.gelu
     relative_buckets: int = 0
     types: int = 1  # number of token types; an id in the input is token id + token type × vocabulary size
-    # The fields below are for ModernBERT. In a layer with local attention, a token attends to `window` tokens on each
-    # side. Every `global_every`-th layer has global attention.
+    # The fields below are for ModernBERT. Every `global_every`-th layer has global attention. In the other layers, a
+    # token attends only to the nearest `window` tokens on each side.
     global_every: int = 0
     window: int = 0
     global_theta: float = 0.0

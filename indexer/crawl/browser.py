@@ -38,7 +38,7 @@ _FLAGS = [
     line for line in Path(__file__).with_name("chromium.flags").read_text("utf-8").splitlines() if line.startswith("-")
 ]
 _ERROR_MARKERS = ("FATAL", "No usable sandbox", "error while loading", "not permitted")
-_MAX_FOLDER_LENGTH = 48  # characters, because the path of a Unix socket must be short
+_MAX_TMPDIR_CHARACTERS = 48  # Chromium creates a Unix socket in it, whose path must be short
 _START_SECONDS = 60.0
 _GRACE_SECONDS = 10.0
 _LOADER_THREADS = 6
@@ -194,7 +194,7 @@ class _BrowserProcess:
         self.loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         folder = tempfile.gettempdir()
         environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-        environment["TMPDIR"] = folder if len(folder) < _MAX_FOLDER_LENGTH else "/tmp"  # noqa: S108 - Chromium creates its own folder in it
+        environment["TMPDIR"] = folder if len(folder) < _MAX_TMPDIR_CHARACTERS else "/tmp"  # noqa: S108 - Chromium creates its own folder in it
         environment |= {"HOME": "/nonexistent", "PILOTLIGHT_CHROMIUM": program}
         try:
             from playwright.async_api import Error, async_playwright

@@ -26,7 +26,7 @@ _MAX_SHORT_TEXT_SHINGLES = 30
 _SAMPLE_SIZE = 128
 _SCATTER = 0x9E3779B1  # a multiplier that spreads the CRCs of similar words
 _MIN_TEXT_SHARE, _MIN_LINK_SHARE = 0.8, 0.95
-_MIN_TEXT_SHARE_WITH_NOTE = 0.65  # a view may add a note, such as "page history"
+_MIN_TEXT_SHARE_WITH_NOTE = 0.65  # lower, because a print version may add words, such as "page history"
 _MAX_DIFFERENT, _MAX_DIFFERENT_SHARE = 8, 0.25
 _MAX_WORD_LIKE_PATH = 3  # characters; a short path such as `/in` may also be a word of the text
 _MIN_VOTES, _VOTE_AGAINST = 3, -2
@@ -35,7 +35,7 @@ _PLAIN_READERS = frozenset({"plain", "restructured"})
 
 
 def text_of(page: Page) -> str:
-    """Return the text of a page, or an empty string if the page was not parsed. Plain text needs no parsing."""
+    """Return the text of a page: parsed content, or the body of plain text. It is empty for other unparsed pages."""
     if page.reading is None:
         reader = reader_of(effective_type(page.content_type, urlsplit(page.url).path))
         return page.body[: 4 * _MAX_CHARACTERS].decode("utf-8", "replace") if reader in _PLAIN_READERS else ""

@@ -1,4 +1,4 @@
-"""Split documents into chunks. The size of a chunk is limited in tokens of the embedding model."""
+"""Split documents into chunks. The maximum length of a chunk is in tokens of the embedding model."""
 
 import hashlib
 import re

@@ -340,11 +340,11 @@ class DocumentReader:
 
 
 def select_rows(filter: Filter, connection: sqlite3.Connection, total: int) -> RowSet:
-    """Return the rows of the documents that a filter allows. The database has rows 0 to `total` - 1.
+    """Return the rows of all passages whose documents match a filter. Rows are numbered from 0 to `total` - 1.
 
     Raises:
         sqlite3.Error: the database cannot be read.
-        ValueError: the database has a row outside this range.
+        ValueError: a row in the database is outside this range.
     """
     values: list[str] = []
     where = _sql(filter.conditions(), values)

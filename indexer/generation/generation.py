@@ -108,7 +108,7 @@ class Generation:
         return self._find_headings(typed, limit, self.select(filter) if filter else None)
 
     def score_tokens(self, score: Callable[[TokenReader | None, Rows], Scores], rows: Rows) -> Scores:
-        """Return the scores that `score` computes from the token vectors of this generation, or None, and `rows`."""
+        """Return `score(tokens, rows)`. `tokens` reads the generation's token vectors, or is None if it has none."""
         return score(self.tokens, rows)
 
     def collections(self, rows: Sequence[int]) -> list[str] | None:
@@ -172,7 +172,7 @@ class JointGeneration(Generation):
             for number, better in each.twins.items()
         }
         self.lexical = JointReader([each.lexical for each in self._members])
-        # Callers only test whether this is None, because `score_tokens` uses the tokens of each generation.
+        # Only shows whether all generations have token vectors. `score_tokens` reads those of each generation.
         self.tokens = self._members[0].tokens if all(each.tokens for each in self._members) else None
         self.read_query = self.lexical.read
         self.terms_take_long = self.lexical.count >= MANY_CHUNKS

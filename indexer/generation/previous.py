@@ -141,7 +141,7 @@ class PreviousGeneration:
         return self._page("url = ?", url)
 
     def reusable_page(self, url: str) -> PageRecord | None:
-        """Return the record of a page that need not be parsed again if its content is unchanged, otherwise None."""
+        """Return the record of a page, or None if the page must be parsed again even if its content is unchanged."""
         record = self.page(url) if self.is_trusted else None
         return record if record is not None and not record.noindex else None
 

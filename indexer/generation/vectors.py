@@ -106,7 +106,7 @@ class VectorWriter:
         index.train(sample)
         self._filled(index)
         index.nprobe = min(_LISTS_PER_QUERY, nlist)
-        # Vectors are assigned to lists with float32 centroids. Searches use float16 centroids, which are faster.
+        # The vectors were added with float32 centroids. Replace these by float16 centroids, for faster searches.
         compact = _new_store(self._dimension)
         compact.add(exact.reconstruct_n(0, nlist))
         index.quantizer = compact

@@ -39,10 +39,10 @@ _embedder_by_work_id: dict[str, Embedder] = {}
 
 @contextmanager
 def ray_session(address: str) -> Iterator[None]:
-    """Connect to a cluster. At the end of the block, disconnect, and stop the cluster if this call has started it.
+    """Connect to a Ray cluster for the duration of a `with` block.
 
-    `address` is HOST:PORT or `auto`, and this machine must be a node of that cluster. `local` starts a cluster on this
-    machine. Raises ClusterError if the cluster does not answer.
+    `address` is HOST:PORT or `auto` for a cluster that includes this machine. `local` starts a cluster on this machine,
+    and stops it after the block. Raises ClusterError if the cluster does not answer.
     """
     if address == "auto":
         address = os.environ.get("RAY_ADDRESS") or address

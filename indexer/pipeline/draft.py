@@ -44,7 +44,7 @@ Embedded = tuple[DocumentTokens, float]  # vectors of a block, seconds that embe
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """Decisions whether a build can reuse the vectors, the passages, or all files of the live index generation."""
+    """The data of the live index that a build can reuse: vectors, passages, or all files."""
 
     vectors: bool = False
     passages: bool = False
@@ -161,9 +161,10 @@ def open_earlier(index_dir: Path, progress: Progress) -> PreviousGeneration:
 
 
 class Draft:
-    """Writes the documents of a new index generation (a draft), and their vectors in blocks.
+    """Writes the documents and vectors of a new index generation.
 
-    A block of passages is embedded while the next block is read and cut. A cluster embeds several blocks at once.
+    Passages are embedded in blocks. While a block is embedded, the next block is read and cut. A Ray cluster embeds
+    several blocks at the same time.
     """
 
     def __init__(self, folder: Path, dimension: int, plan: BuildPlan, earlier: PreviousGeneration) -> None:
@@ -178,7 +179,7 @@ class Draft:
         plan.report.tokens = self._initial_token_use()
         self.writer = GenerationWriter(folder, dimension, tokens=plan.report.tokens.kept)
         self.remember = self.writer.documents.remember
-        # Documents that are copied if the draft becomes different from the live generation. None after a change.
+        # Documents to copy from the live generation when the draft first differs from it. None from then on.
         self._to_copy: list[tuple[int, str]] | None = [] if plan.reuse.everything else None
         self._chunks_per_call = memory.share(_CHUNKS_PER_CALL)
         self._to_embed: list[Chunk] = []

@@ -213,7 +213,7 @@ class BuildReport:
 
     @property
     def notes(self) -> list[Tally]:
-        """Return the notes on documents in groups of equal text, the largest group first."""
+        """Return each different note with the number of documents that have it, the most frequent first."""
         return _ordered(self._notes)
 
     def skip(self, skip: Skip) -> None:

@@ -77,7 +77,7 @@ class _PageText(NamedTuple):
 
 @dataclass(slots=True)
 class Scans:
-    """The text of scanned pages. `confidence` is the mean percentage over all letters, or None if there is no text."""
+    """The text that OCR found. `confidence` is the mean confidence of all letters in percent, or None without text."""
 
     sections: list[Section] = field(default_factory=list)
     counts: ScanCounts = NO_SCANS

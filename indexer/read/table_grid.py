@@ -45,7 +45,7 @@ def spread_cells(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
     columns to the grid. After `_MAX_REPEATS` repetitions, no text is repeated, and a reader note is added.
     """
     grid: list[list[str]] = []
-    last_cells: list[tuple[int, str]] = []  # one per row: (column after the cell, text to repeat)
+    last_cells: list[tuple[int, str]] = []  # last cell of each row: (column after the cell, text to repeat)
     above: dict[int, tuple[int, int, str]] = {}  # column → (remaining rows, column after the cell, text)
     repeats = 0
     for cells in rows:

@@ -109,7 +109,7 @@ def _collect_links(tree: HtmlTree) -> dict[str, Any]:
                 directives |= {word.strip() for word in words}
     title = tree.first("title")
     is_listing = title is not None and _LISTING.fullmatch(fold(title.text()[:_MAX_ADDRESS_LENGTH])) is not None
-    # a page with a refresh or a frame, or without links, may contain only a reference to another page
+    # a page that only forwards to another page has a refresh, a frame, or no links
     may_lead_on = has_refresh or bool(frames["iframe"]) or not hrefs
     length, prose, refresh, is_redirect = _measure_text(tree) if may_lead_on or is_listing else (0, 0, None, False)
     is_bare = may_lead_on and length < _MAX_BARE_LENGTH
@@ -133,7 +133,7 @@ _MAX_BARE_LENGTH = 100
 _MIN_PROSE_LENGTH = 300
 _MAX_FILE_INFO_LENGTH = 120  # size and date next to a link in a directory listing
 _INVISIBLE = frozenset({"script", "style", "template", "noframes", "iframe", "title"})
-# titles of directory listings by Apache, nginx, lighttpd, Python, Tomcat and Jetty, and by IIS
+# titles of directory listings by web servers such as Apache, nginx and Tomcat, and ("host - /path/") by IIS
 _LISTING = re.compile(r"(?:index of|directory:|directory listing for) \[?/.*|[\w.:-]+ - /.*/", re.IGNORECASE)
 
 

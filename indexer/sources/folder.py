@@ -2,8 +2,8 @@
 
 Nothing outside the folder is read: every file is opened relative to the descriptor of its parent folder, and links are
 not followed. `.access.toml` lists the readers of all files in its folder and below. `NAME.access.toml` lists the
-readers of one file. These names are case-insensitive. The nearest list applies. If a list is unreadable, or if its file
-is missing, no one has access.
+readers of the file NAME. These names are case-insensitive. The nearest list applies. If a list is unreadable, no one
+may read its files. If there is no file NAME, no one may read the files of the folder that have no list of their own.
 """
 
 import errno

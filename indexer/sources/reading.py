@@ -147,7 +147,7 @@ def _may_contain(reading: PageReading, template: str) -> bool:
 
 
 def learn_template(pages: Iterable[PageBlocks]) -> Template | None:
-    """Return the template that pages share, or None for too few pages. Pages with the same headings count once."""
+    """Return the template that pages share, or None for too few pages. Pages with equal headings count as one page."""
     blocks_by_headings = {page.headings_hash: page.blocks for page in pages}
     if len(blocks_by_headings) < _MIN_PAGES:
         return None

@@ -244,7 +244,7 @@ def records_schema() -> Any:
 
 
 def passages_indexes(count: int) -> Any:
-    """Return the indexes of the collection of `count` passages. Milvus Lite requires nested `params`."""
+    """Return the definitions of Milvus indexes for `count` passages. Milvus Lite requires the nested `params`."""
     links = {"params": {"M": _HNSW_M, "efConstruction": _HNSW_EF_CONSTRUCTION}}
     weights = {"params": {"bm25_k1": _BM25_K1, "bm25_b": _BM25_B}}
     vector = {"index_type": "FLAT"} if count < _MIN_HNSW_PASSAGES else {"index_type": "HNSW", "params": links}
@@ -255,7 +255,7 @@ def passages_indexes(count: int) -> Any:
 
 
 def indexes(**options: dict[str, Any]) -> Any:
-    """Return the indexes of a collection as a pymilvus object. `options` maps fields to index parameters."""
+    """Return the index definitions of a collection as a pymilvus object. `options` maps fields to index parameters."""
     from pymilvus import MilvusClient
 
     params = MilvusClient.prepare_index_params()

@@ -126,7 +126,7 @@ def _guess_encoding(body: bytes, markup: bool) -> str:
 
 
 def _guess(body: bytes) -> str:
-    """Guess the encoding of bytes with Firefox's detector. If the text has accented letters, consider its language."""
+    """Guess an encoding with Firefox's detector. If bytes look like accented letters, also consider the language."""
     first = _HIGH_RUN.search(body)
     start = max(first.start() - _BINARY_SAMPLE_BYTES, 0) if first else 0
     sample = body[start : start + _GUESS_SAMPLE_BYTES]

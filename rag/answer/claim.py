@@ -158,14 +158,14 @@ def _need_no_proof(
     after = {first.start: second.key for first, second in pairwise(content)}
     counts = {place for place in spelled if after.get(place) not in counted}
     missing = {number.start for number in numbers if not any(each.has(number) for each in passages)}
-    known = {float(number.key) for number in numbers if number.start not in missing | counts}
-    known.update(islice(map(float, filter(is_numeral, exempt)), _MAX_NUMBERS_TO_DERIVE))
-    factors = known | {float(number.key) for number in numbers if number.start in spelled}
+    addends = {float(number.key) for number in numbers if number.start not in missing | counts}
+    addends.update(islice(map(float, filter(is_numeral, exempt)), _MAX_NUMBERS_TO_DERIVE))
+    factors = addends | {float(number.key) for number in numbers if number.start in spelled}
     sources = frozenset(chain.from_iterable(each.quantities for each in passages))
     derived = {
         number.start
         for number in numbers
-        if number.start in missing and is_derived(float(number.key), sources, known, factors)
+        if number.start in missing and is_derived(float(number.key), sources, addends, factors)
     }
     return counts | derived
 

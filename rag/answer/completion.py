@@ -43,16 +43,16 @@ def write_answer(
     lookup: Lookup | None = None,
     is_strict: bool = False,
 ) -> Generator[Event | None, None, None]:
-    """Yield the events of an answer to a question: `hits`, then `token` and `proof`, `citations` and `done`.
+    """Yield the events of an answer: first `hits`, then any number of `token` and `proof`, then `citations` and `done`.
 
-    Yields None after each BEAT_SECONDS of silence. Closing the iterator ends the call to the endpoint.
+    Yields None whenever BEAT_SECONDS have passed without an event. Closing the iterator ends the call to the endpoint.
 
     Args:
         search_answer: the hits for the question.
         endpoint: the server that writes the answer.
         question: the question of the reader.
         history: the conversation before the question.
-        lookup: finds passages for quotations that the hits do not have.
+        lookup: finds passages for quotations that are in none of the hits.
         is_strict: whether to leave out sentences with a quotation that is in no passage.
 
     Raises:

@@ -22,7 +22,7 @@ _SENTENCE_END = re.compile(
     r"(?<=[.!?])[\"”’)]*+\s++(?=[^\sa-z])|(?<![^\n]{50})\n|\n(?![^\S\n]*+[a-z][^|\n]*(?:\n|$))|\n\n+|(?<=[。！？])"
 )
 _PUNCTUATION = re.compile(r"[,.;:()]")
-_CODE_GAP = re.compile(r":?[\s=…]+|\.{2,}")  # between the words of a command
+_CODE_GAP = re.compile(r":?[\s=…]+|\.{2,}")  # separators of words in a command
 CAPITALISING = frozenset({"de", "lb"})  # languages that capitalise all nouns
 _SEPARATOR = "\0"
 _get_start, _get_keys = attrgetter("start"), attrgetter("keys")
@@ -175,22 +175,22 @@ def _clock_key(clock: re.Match[str]) -> str:
     return f"{hour}h{minute:02}"
 
 
-def is_derived(value: float, sources: Set[float], known: Set[float], factors: Set[float]) -> bool:
-    """Return whether a number can be computed from other numbers of a sentence and of passages.
+def is_derived(value: float, sources: Set[float], addends: Set[float], factors: Set[float]) -> bool:
+    """Return whether a number in a sentence can be computed from other numbers.
 
-    A number follows from others if it is a sum or difference of known numbers; a product, quotient or percentage with a
-    factor; a rounded number of the passages; or the same quantity in another unit.
+    It may be a sum or difference of addends; a product, quotient or percentage of a factor and another number; or a
+    number of the passages that is rounded or in another unit.
 
     Args:
         value: the number.
         sources: the numbers of the passages.
-        known: numbers of the sentence that the passages have, and numbers of the question.
-        factors: the known numbers, and spelled-out ones such as "two".
+        addends: numbers of the sentence that the passages contain, and numbers of the question.
+        factors: the addends, and numbers of the sentence that are words, such as "two".
     """
-    others, factors = known - {value}, factors - {value, 1.0}
-    if len(others) > 1 and value == sum(others):
+    addends, factors = addends - {value}, factors - {value, 1.0}
+    if len(addends) > 1 and value == sum(addends):
         return True
-    if any(round(value - each, 6) in others - {each} or round(value + each, 6) in others for each in others):
+    if any(round(value - each, 6) in addends - {each} or round(value + each, 6) in addends for each in addends):
         return True
     numbers = (sources | factors) - {value, 0.0, 1.0}
     operands = [
@@ -202,7 +202,7 @@ def is_derived(value: float, sources: Set[float], known: Set[float], factors: Se
     digits = len(f"{value:.9g}".replace(".", "").strip("0"))
     if digits > 1 and any(_rounded(each, digits) == value for each in numbers - factors):
         return True
-    # Results are rounded only if both operands are factors: with all numbers of a passage, many match by chance.
+    # Compare rounded results only for two factors. With every number of a passage, too many would match by chance.
     results = (
         result for first, second in permutations(factors - {0.0}, 2) for result in (first * second, first / second)
     )
@@ -322,7 +322,7 @@ class Evidence:
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """The keys of all words of text, title, section and address. Months have keys both as names and as numbers."""
+        """The keys of all words in text, title, section and address. A month has its name and its number as keys."""
         keys = frozenset(chain.from_iterable(map(_get_keys, self._terms)))
         months = {TERMS["en"][month_name[int(month)]][0] for month in _ISO_DATE.findall(self.text)}
         return keys | months | {_MONTH_NUMBERS[key] for key in keys & _MONTH_NUMBERS.keys()}

@@ -204,7 +204,7 @@ def _find_altered(clauses: Sequence[Sequence[str]], passages: Iterable[Evidence]
 
 
 def _token_spans(quote: Excerpt, tokens: Sequence[str], numbers: Sequence[int]) -> list[Span]:
-    """Return the spans of some tokens of a quotation, as character positions in the answer."""
+    """Return the spans in the answer of those tokens of a quotation whose indices are in `numbers`."""
     spans, stop = list[Span](), 0
     for number, token in enumerate(tokens):
         if (place := quote.text.find(token, stop)) >= 0:

@@ -33,8 +33,8 @@ _ABBREVIATION = re.compile(
     rf"(?:^[ \t]*\d{{1,3}}|(?:^|[\s(])(?:[^\W\d_]|(?:[^\W\d_]\.)+[^\W\d_]|{_CAPITALISED_ABBREVIATIONS}))$", re.MULTILINE
 )
 _MAX_ABBREVIATION_CHARS = 8
-_CONTINUATION = re.compile(r"[^\S\n]+[a-z0-9]")  # text of the same sentence
-_NO_CITATION = re.compile(r"[ \t]*(?:[^\s\[]|\n|\[(?:\D|\d{1,3}[^\d\]]))")  # cannot become a citation
+_CONTINUATION = re.compile(r"[^\S\n]+[a-z0-9]")  # text after a full stop that does not end the sentence
+_NO_CITATION = re.compile(r"[ \t]*(?:[^\s\[]|\n|\[(?:\D|\d{1,3}[^\d\]]))")  # text that does not begin a citation
 
 
 class Excerpt(NamedTuple):

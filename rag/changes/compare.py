@@ -22,7 +22,7 @@ MIN_SAME_WORDS = 0.4  # share of the words of an edited sentence that are unchan
 MIN_NOISE_DOCUMENTS, MIN_NOISE_SHARE = 3, 0.2
 _MAX_STAMP_WORDS = 5  # words next to a date in a line such as "Last updated 2026-01-01"
 _MAX_HEADING_CHARS, _MAX_HEADING_WORDS = 100, 10
-_MAX_SECTIONS_WITH_LINE = 20  # a line in more sections is ignored in the search for moved sections
+_MAX_SECTIONS_WITH_LINE = 20  # lines that occur in more sections are not used to find moved sections
 _MAX_EQUAL_PAIRS = 100_000  # pairs of equal lines in a document; above it, lines in both snapshots are ignored
 _MAX_PAIRED_CHARS = 1_500_000  # work limit for comparing each removed line with each added line
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[^\sa-z])|(?<=[。！？])|\n+")

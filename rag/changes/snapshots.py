@@ -50,14 +50,15 @@ def find_changes(
     Args:
         folder: the folder of the collection.
         collection: name of the collection.
-        since: a date, an age such as `30d`, a generation or a version; None for the previous generation.
-        until: the same; None for the live generation, or for the newest version if `since` is a version.
-        narrow: function that returns the caller's filter for a generation.
+        since: the earlier snapshot: a date, an age such as `30d`, the id of an index generation, or a version of a
+            manual. None means the previous generation.
+        until: the later snapshot. None means the live generation, or the newest version if `since` is a version.
+        narrow: returns the filter for the documents in a generation that the caller may read.
 
     Raises:
-        FieldError: there is no such snapshot, or too much differs.
+        FieldError: `since` or `until` names no snapshot, or too much text differs.
         DeadlinePassed: the comparison takes too long.
-        IndexMissing: nothing is published.
+        IndexMissing: the folder has no index.
         IndexCorrupt: a generation cannot be read.
     """
     manifests = [read_manifest(folder / GENERATIONS / each.id) for each in list_generations(folder) if not each.problem]

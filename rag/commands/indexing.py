@@ -95,7 +95,6 @@ def index_sources(
 
 
 def _sources(request: IndexRequest, settings: Settings) -> list[ConfiguredSource]:
-    """Return the sources to index with their limits. Raises SourceError for an invalid source."""
     folder, sources, configured = settings.collection_dir, list(request.sources), request.configured
     if request.add and not sources:
         raise SourceError("--add needs a source")
@@ -165,7 +164,7 @@ class SourceBuilds:
                 due, full, is_first = (), False, False
             while True:
                 failed = self._try(due, totals, full=full, keeps_others=not is_first) if due else []
-                full = is_first = False  # only the first build removes sources that other commands have added
+                full = is_first = False  # later builds keep the sources that other commands have added
                 changed = watcher.wait(RETRY_SECONDS if failed else None)
                 due = [source for source in self.sources if source in changed or source in failed]
         return totals

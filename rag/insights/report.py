@@ -31,7 +31,7 @@ MARK = "from-insights.json"
 
 
 class Group(NamedTuple):
-    """Counts of searches, such as all searches for one question. `cosine` is the mean cosine of their best hits."""
+    """Statistics of a group of searches, such as those for one question. `cosine` is the mean over their best hits."""
 
     asked: int = 0
     unanswered: int = 0  # searches counted in `empty`, `far`, `bad` or `unopened`

@@ -179,7 +179,7 @@ class RerankQueue:
         self._lock = FairLock()
 
     def score_best(self, query: str, texts: Sequence[str]) -> Vector:
-        """Score the first m texts, as many as the deadline allows. Returns logits, float32 (m,)."""
+        """Score texts in order until the deadline is near. Returns the logits of the scored texts as float32."""
         end = time.monotonic() + _RERANK_TIME_SHARE * deadline.remaining()
         return self._score(self.model.pairs(query, texts), end, urgent=True)
 

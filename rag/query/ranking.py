@@ -262,8 +262,9 @@ def choose(
 def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple[dict[int, dict[str, int]], set[int]]:
     """Choose, for each page, the newest version that has at least half the score of the best version.
 
-    Returns two values, in which passages are indices in the ranking. The first is a dictionary from each chosen passage
-    to the best passage of each other version. The second is the set of passages to hide.
+    Returns:
+        older: maps the index of the best passage of each chosen version to {other version: index of its best passage}.
+        hidden: the indices of all passages of the other versions.
     """
     pages: dict[tuple[str, str], dict[str, list[int]]] = {}
     for index, edition in enumerate(editions):
@@ -285,9 +286,9 @@ def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple
 def fold_formats(
     ranking: Ranking, documents: Sequence[int], twins: Mapping[int, frozenset[int]]
 ) -> dict[int, list[int]]:
-    """Find documents to hide: a duplicate of the document in a better format has at least half of its score.
+    """Find documents to hide because a duplicate in a better format has at least half of the document's score.
 
-    Returns a dictionary from the best passage of the duplicate to the hidden passages, all as indices in the ranking.
+    Returns a dictionary from the best passage of the duplicate to the passages to hide, as indices in the ranking.
     """
     best_of_document: dict[int, int] = {}
     passages: dict[int, list[int]] = {}

@@ -180,7 +180,6 @@ class Retriever:
             search.seconds["embed"] += perf_counter() - began
 
     def _embed(self, search: _Search) -> None:
-        """Embed the query and its tokens in one run of the model. The time includes the wait for the model."""
         if search.vector is None:
             began = perf_counter()
             with_tokens = self.generation.tokens is not None

@@ -111,10 +111,10 @@ class LiveRetriever:
     def search(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
         """Answer a query from one or several collections. See `Retriever.answer_query`.
 
-        Waits while this worker process loads the index, because requests arrive as soon as any worker is ready.
+        Waits until this worker process has loaded the index. Requests arrive as soon as one of the workers is ready.
 
         Args:
-            request: the query and its options. The filter is combined with the scope.
+            request: the query and its options. Its filter applies in addition to the scope of the caller.
             embedded: vector and token vectors of the query, if they are already computed.
 
         Raises:

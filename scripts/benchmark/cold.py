@@ -23,7 +23,7 @@ BASELINE = "LangChain script"
 def cold(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     """Measure the time from the start of a process to its first correct answer. Returns a table row for each program.
 
-    The index has `chunks` short passages. If the source has fewer, passages are combined to get more.
+    The index has `chunks` short passages. If the source has fewer, more are made from halves of two passages.
     """
     ours = Embeddings()
     model = locate(ours.plan.config.model)

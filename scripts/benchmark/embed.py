@@ -50,7 +50,7 @@ def contestants(setup: Setup) -> list[Peer]:
 
 
 def embed(source: Path, chunks: int, repeat: int, work: Path, only: Sequence[str] = ()) -> list[Row]:
-    """Measure single texts of several lengths in `repeat` turns, and a batch of `chunks` passages in fewer turns."""
+    """Measure the time to embed single texts of several lengths, up to `repeat` times, and a batch of passages."""
     import torch
 
     cores = cpu.detect().cores

@@ -30,7 +30,7 @@ Ids = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Setup:
-    """The model, cores, work folder and sample texts that all compared software uses."""
+    """The conditions that are equal for all compared programs: model, number of cores, work folder, sample texts."""
 
     folder: Path
     cores: int

@@ -190,7 +190,7 @@ def is_grouped(word: str) -> bool:
 
 
 def words_within(word: str) -> list[str]:
-    """Return the words within a name with symbols (--no-cache), or the single emoji in a sequence of emoji."""
+    """Return the words in a name with symbols ("no", "cache" in --no-cache), or each emoji in a sequence of emoji."""
     bare = _BARE_WORD.findall(word)
     if not bare:
         pictures = _SINGLE_PICTURE.findall(word)
@@ -363,15 +363,15 @@ def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> 
     return matches
 
 
-def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str, spaced: bytes) -> list[Span]:
-    """Search an ASCII text for the beginnings of marked words, and return the spans of the words in order.
+def _find_marked(search_strings: Iterable[bytes], marked: frozenset[str], text: str, spaced: bytes) -> list[Span]:
+    """Return the spans of the marked words in an ASCII text, in order. Each marked word contains a search string.
 
-    `spaced` is the text in lower case, with spaces in place of the characters outside words, and a space at the end.
+    `spaced` is the text in lower case, with spaces instead of characters outside words, and with a space at the end.
     """
     terms = TERMS[ENGLISH]
     matches: set[Span] = set()
-    for beginning in beginnings:
-        place = spaced.find(beginning)
+    for string in search_strings:
+        place = spaced.find(string)
         while place >= 0:
             start, end = spaced.rfind(b" ", 0, place) + 1, spaced.find(b" ", place)
             word = text[start:end]
@@ -379,7 +379,7 @@ def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str,
                 len(word) == 1 and word.isalpha() and _SUFFIX_PATTERN.match(text, end)
             ):
                 matches.add((start, end))
-            place = spaced.find(beginning, end)
+            place = spaced.find(string, end)
     return sorted(matches)
 
 

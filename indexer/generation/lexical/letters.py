@@ -16,7 +16,7 @@ _ACCENTS = re.compile("[\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0640\u064b-\u06
 # Letters that have different code points on Arabic, Persian and Urdu keyboards. The pairs are those of Lucene.
 _KEYBOARDS = {"\u06a9": "\u0643", "\u06aa": "\u0643", "\u06cc": "\u064a", "\u0649": "\u064a", "\u06d2": "\u064a",
               "\u06c1": "\u0647", "\u06d5": "\u0647", "\u06be": "\u0647"}  # fmt: skip
-# Matches the Unicode name of a Latin letter with a mark that is no accent, such as ø, or of a ligature, such as æ.
+# Unicode names of ligatures such as æ, and of letters such as ø that NFKD does not split into letter and accent.
 _LATIN = re.compile(r"LATIN SMALL (?:LETTER|LIGATURE) ([A-Z]{1,2}|ETH|THORN|ENG)(?: WITH .+)?")
 _LATIN_NAMES = {"eth": "d", "thorn": "th", "eng": "n"}
 _CHINESE = ("\u3400", "\u9fff")
@@ -74,7 +74,7 @@ def fold(text: str) -> str:
 
 
 def fold_case(text: str) -> str:
-    """Fold a text like `fold`, but preserve accents and Latin letters such as ø."""
+    """Fold case, compatibility forms and digits like `fold`, but keep accents and Latin letters such as ø."""
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFKC", without_joiners(text).casefold()).translate(_WRITTEN)

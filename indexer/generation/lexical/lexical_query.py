@@ -294,7 +294,7 @@ def _expand(typed: list[str], synonyms: Synonyms) -> _Expanded:
         alternatives = [other for other in synonyms[key] if folded_words(other) != key]
         single = tuple(other for other in alternatives if len(folded_words(other)) == 1)
         expanded.phrases.extend(other for other in alternatives if len(folded_words(other)) > 1)
-        if len(alternatives) < len(synonyms[key]):  # a rule names the words as their own synonym, so keep them
+        if len(alternatives) < len(synonyms[key]):  # the words are also their own synonym, so search for them too
             expanded.words.extend(matched if size == 1 else (*matched, *single))
             if size == 1:
                 expanded.alternatives[matched[0]] = single
@@ -414,7 +414,7 @@ def _distinctive_words(
 
     If no word is distinctive and `or_stop_words` is true, all words count as distinctive.
     """
-    # Words within names such as --no-cache may be distinctive too, but are not corrected.
+    # The words in names such as --no-cache may be distinctive, but their spelling is not corrected.
     names = [word for word in filter(has_symbol, typed) if not analysis.is_grouped(word)]
     name_words = [inner for name in names for inner in analysis.words_within(name)]
     distinctive = analysis.are_distinctive([*typed, *name_words], passages, text)

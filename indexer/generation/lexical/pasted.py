@@ -65,13 +65,13 @@ def error_lines(text: str) -> str:
 
 
 def nearest_sentences(text: str, measure: Callable[[Sequence[str]], npt.NDArray[np.float32]]) -> str:
-    """Return the sentences of a long text that are the most similar to any passage, in their original order.
+    """Shorten a text to the sentences that are most similar to passages of the index, in their original order.
 
-    From an email, for example, this selects the question, and drops the greeting and the background. A sentence is
-    selected if it has at least 90 % of the highest similarity.
+    For example, the question of an email is kept, and the greeting is dropped. A sentence is kept if its similarity is
+    at least 90 % of the highest similarity.
 
     Args:
-        measure: returns the similarity of each sentence to the passage nearest to it, float32 (n,).
+        measure: returns, for each sentence, the similarity of the most similar passage, float32 (n,).
     """
     sentences = [each.strip() for each in split_sentences(text) if len(each.encode()) >= _MIN_SENTENCE_BYTES]
     if len(sentences) < 2:

@@ -134,13 +134,13 @@ class Vocabulary:
         return []
 
     def compounds(self, stem: str, *, allow_any_rest: bool) -> list[Correction]:
-        """Return up to eight words of the index that begin or end with a stem, the most frequent first.
+        """Return up to eight compounds in the index that contain a word, the most frequent first.
 
-        If the stem is at the end of a word, up to three letters may follow it, such as a plural ending.
+        A compound begins with the word's stem, or ends with the stem and an ending of up to three letters.
 
         Args:
-            stem: a folded and stemmed word. A stem under four letters has no compounds: too many words contain it.
-            allow_any_rest: whether any letters may form the rest of the word, for languages that write compounds as
+            stem: the folded and stemmed word. Under four letters, it has no compounds: too many words contain it.
+            allow_any_rest: whether the rest of a compound may be any letters, for languages that write compounds as
                 one word. Otherwise the rest must be a word of the index.
         """
         if len(stem) < _MIN_STEM_LETTERS or not _is_word(stem):
@@ -150,7 +150,7 @@ class Vocabulary:
         first = int(np.searchsorted(self._lengths, len(stem) + _MIN_LETTERS))
         longer = np.flatnonzero((self._masks[first:] & mask) == mask) + first
         compounds = dict[str, Correction]()
-        for ending in range(-1, _MAX_ENDING_LETTERS + 1):  # -1 means that the stem begins the word
+        for ending in range(-1, _MAX_ENDING_LETTERS + 1):  # letters after the stem, or -1 for words that begin with it
             starts = self._starts[longer].astype(np.int64)
             lengths = self._lengths[longer].astype(np.int64)
             offsets = np.zeros_like(starts) if ending < 0 else lengths - len(stem) - ending

@@ -21,7 +21,7 @@ _WEAK = (
     r"|print\b|feedback|side.?bar|(?<!\S)widgets?\b|bread.?crumb|paginat|pager|navi?\b|navbar|navigation|menu\b|footer"
     r"|comment\b|(?:next|prev|previous)\b|info.?items?\b"
 )
-_POSTERS = (  # details of the author and buttons in a forum post
+_POSTERS = (  # classes in a forum post: buttons, and details of its author
     r"\w*profile\b|user\b|user.?(?:info|details|cell|card|name|title)|poster\b|joined"
     r"|(?:post|message).?(?:author|buttons|menu|stats|user|meta|info)|author\b|answers.?sub.?header"
 )

@@ -228,7 +228,7 @@ def _show_shadow_roots(elements: Sequence[Element]) -> None:
 
 
 def _close_headings(markup: str) -> str:
-    """Correct end tags as in `<h2>…</h3>` to the level of the start tag. HTML5 accepts them, but libxml2 does not."""
+    """Replace `<h2>…</h3>` by `<h2>…</h2>`. HTML5 accepts an end tag of another level, but libxml2 does not."""
     open_level = ""
 
     def match_level(tag: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Show the hidden panels of tabs, accordions and carousels, and convert the controls that open them to titles.
+"""Show the hidden panels of tabs, accordions and carousels. The control that opens a panel becomes its title.
 
 A hidden element is a panel if a control refers to it, a title precedes it, or it resembles a visible sibling. Lists of
 links, dialogs, tooltips and messages stay hidden.

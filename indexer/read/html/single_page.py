@@ -284,7 +284,7 @@ def _remove_teasers(start: Element, sizes: Sizes) -> None:
 
 
 def _remove_repeats(start: Element, sizes: Sizes) -> None:
-    """Remove blocks with the same text as an earlier block in another element, such as a caption for small screens."""
+    """Remove each caption or paragraph that repeats one in another element, such as a copy for small screens."""
     parents: dict[str, Element | None] = {}
     todo: list[Element] = [start]
     while todo:

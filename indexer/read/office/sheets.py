@@ -284,7 +284,7 @@ _TOKEN = re.compile(
     r"(?P<digits>[0#?][0#?,]*(?:\.[0#?]*)?|\.[0#?]+)|(?P<other>.)",
     re.IGNORECASE | re.DOTALL | re.ASCII,  # Unicode matching would also accept ſ for s
 )
-# formats that are read as `General`: with conditions, powers of ten, division by thousands, or hours above 24
+# number formats with conditions, exponents, division by thousands or elapsed hours; they are read as `General`
 _UNSUPPORTED = re.compile(r"\[(?:[<>=]|[hms]+\])|E[+-][0#?]|[0#?],+(?:[^0#?,]|$)", re.IGNORECASE)
 _DAY_ZERO = datetime(1899, 12, 30)
 _LAST_DAY = 2_958_466  # days from `_DAY_ZERO` to the end of the year 9999

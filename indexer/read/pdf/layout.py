@@ -201,7 +201,7 @@ def _running_lines(
         deepest = max((edge.depth for edge in rows if _recurs(edge, near, is_short)), default=-1)
         # rows between a running head and the edge of the page belong to the head, as in a letterhead
         head_rows = [edge for edge in rows if edge.depth <= deepest]
-        # keep a head on the first page, so that the document contains it once
+        # on the first page, keep running heads without digits, so that the document contains their text once
         heads |= {line for edge in head_rows if page or _DIGITS.search(edge.text) for line in edge.line_ids}
     return heads
 
@@ -286,7 +286,7 @@ class PdfBlock:
 
 
 def read_pages(document: Any, scanned: list[int]) -> Iterator[list[PdfBlock]]:
-    """Yield the blocks of each page, and append the numbers of scanned pages, from 1, to `scanned`."""
+    """Yield the blocks of each page. Adds the number of each scanned page to `scanned`. The first page has number 1."""
     count = len(document)
     near: dict[int, tuple[PdfPage, list[EdgeRow], Counter[tuple[str, str, int]]]] = {}
     for index in range(count + _COMPARED_PAGES):

@@ -15,7 +15,7 @@ from indexer.text import reader_notes
 _TOLERANCE_POINTS = 4.0
 _MIN_RULE_POINTS = 15.0
 _MAX_STROKE_GAP_POINTS = 2.0
-_MAX_CELL_LINES = 3  # a longer row is split into lines if all its cells have the same number of lines
+_MAX_CELL_LINES = 3  # lines; if every cell of a row has n lines, and n is larger, the row becomes n rows
 
 Place = tuple[int, int]
 S = TypeVar("S", Rule, VerticalRule)
