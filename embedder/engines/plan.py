@@ -160,7 +160,7 @@ def torch_version() -> str:
 
 
 def resolve_precision(precision: str) -> str:
-    """Return the precision to use: "auto" means bf16 if the processor supports it, else fp32. Raises PrecisionError."""
+    """Resolve "auto" to bf16 if the processor supports it, else to fp32. Raises PrecisionError for unknown names."""
     if precision not in PRECISIONS:
         raise PrecisionError(f"unknown precision {precision!r}: choose one of {', '.join(PRECISIONS)}")
     if precision != "auto":

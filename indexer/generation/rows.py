@@ -155,7 +155,7 @@ class TokenWriter:
         self.count += len(counts)
 
     def read(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int32]]:
-        """Return the sign bits and token counts of passages that were added, in the order of `rows`. Raises OSError."""
+        """Return sign bits and token counts of added passages, in the order of `rows`. Raises OSError if it fails."""
         counts = np.concatenate(self._counts)
         ends = counts.cumsum(dtype=np.int64)
         self._file.flush()
@@ -164,7 +164,7 @@ class TokenWriter:
         return np.asarray(signs[concatenate_ranges((ends - counts)[rows], counts[rows])]), counts[rows]
 
     def finish(self) -> None:
-        """Write the header of the file of token vectors, and the file of token offsets. Raises OSError."""
+        """Write the header of the token vectors, and the file of token offsets. Raises OSError if it fails."""
         offsets = np.concatenate([[0], *self._counts]).cumsum(dtype=np.int64)
         fields = {"descr": "|u1", "fortran_order": False, "shape": (int(offsets[-1]), self._token_bytes)}
         self._file.seek(0)

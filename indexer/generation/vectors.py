@@ -79,7 +79,7 @@ class VectorWriter:
         return self._store.reconstruct_batch(rows)  # type: ignore[no-any-return]
 
     def write(self, path: Path) -> None:
-        """Build the vector index and write it to a file. Equal vectors result in equal files. Raises OSError."""
+        """Write the vector index to a file. Equal vectors result in equal files. Raises OSError if it fails."""
         index = self._store
         if self.count >= _MIN_PQ_VECTORS:
             base = self._trained_pq() if self.count < _MIN_IVF_VECTORS else self._trained_ivf()

@@ -89,7 +89,7 @@ class GenerationWriter:
         return signatures[0]
 
     def drop_tokens(self) -> None:
-        """Delete the file of token vectors, so that the generation has none. Raises OSError."""
+        """Delete the file of token vectors, so that the generation has none. Raises OSError if it fails."""
         if self.tokens is not None:
             self.tokens.close()
             self.tokens = None

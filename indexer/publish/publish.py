@@ -148,14 +148,14 @@ def publish(index_dir: Path, folder: Path, manifest: Manifest) -> None:
 
 
 def flush(folder: Path, manifest: Manifest) -> None:
-    """Flush the files and folders of a generation to the disk. Raises OSError."""
+    """Flush the files and folders of a generation to the disk. Raises OSError if it fails."""
     paths = [folder / name for name in (*manifest.files, MANIFEST)]
     for path in (*paths, *sorted({path.parent for path in paths}, reverse=True)):
         sync(path)
 
 
 def install(index_dir: Path, folder: Path) -> None:
-    """Move a checked and flushed generation to `generations/`, and make it live. Raises OSError.
+    """Move a checked and flushed generation to `generations/`, and make it live. Raises OSError if it fails.
 
     If the index was rolled back before, also remove the newer generations that the rollback abandoned.
     """
@@ -170,7 +170,7 @@ def install(index_dir: Path, folder: Path) -> None:
 
 
 def make_live(index_dir: Path, generation_id: str) -> None:
-    """Write the id of a generation to `CURRENT`, atomically. Raises OSError."""
+    """Write the id of a generation to `CURRENT`, atomically. Raises OSError if it fails."""
     new = index_dir / f"{CURRENT}.new"
     new.write_bytes(f"{generation_id}\n".encode())
     sync(new)
@@ -233,7 +233,7 @@ def _new_id(index_dir: Path) -> str:
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or the directory entries of a folder, to the disk. Raises OSError."""
+    """Flush a file, or the directory entries of a folder, to the disk. Raises OSError if it fails."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -203,7 +203,7 @@ class ReaderProcess:
     def _exchange(
         self, process: subprocess.Popen[bytes], request: _Request, seconds: float
     ) -> tuple[dict[str, Any], bytes]:
-        """Send a request, if any, and return the next message. Kill the process if no message arrives in time."""
+        """Send a request unless it is None. Return the next message. Kill the process if no message arrives in time."""
         began = time.monotonic()
         deadline = threading.Timer(seconds, process.kill)
         deadline.start()

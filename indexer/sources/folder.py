@@ -47,7 +47,7 @@ class Tree:
         os.close(self._handle)
 
     def list(self, folder: Path) -> list[tuple[str, int]]:
-        """Return the sorted names in the root or a folder below it, each with its `st_mode`. Raises OSError."""
+        """Return the sorted names in the root or a subfolder, each with its `st_mode`. Raises OSError if unreadable."""
         entries = []
         with self._open_folder(folder) as handle:
             for name in sorted(os.listdir(handle)):

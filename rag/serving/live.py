@@ -205,7 +205,7 @@ class LiveRetriever:
 
         Args:
             matches: function that searches a text in UTF-8, such as the method `search` of a compiled pattern.
-            filter: filter of the documents, which is combined with the scope.
+            filter: filter of the documents, applied in addition to the scope of the caller.
             limit: maximum number of passages to return.
 
         Returns:
@@ -262,7 +262,7 @@ class LiveRetriever:
         Args:
             since: the earlier generation or version; None for the previous generation.
             until: the later generation or version; None for the live generation or the newest version.
-            filter: filter of the documents, which is combined with the scope.
+            filter: filter of the documents, applied in addition to the scope of the caller.
 
         Raises:
             FieldError: there is no such generation or version.
@@ -287,7 +287,7 @@ class LiveRetriever:
 
     @contextmanager
     def _reading(self, collection: str, requested: Filter | None = None) -> Iterator[tuple[Searchable, Filter | None]]:
-        """Yield the live index of a collection, and the filter `requested` combined with the scope."""
+        """Yield the live index of a collection, and a filter for both `requested` and the scope of the caller."""
         generation = self._retriever(collection).generation
         with self.checking_on_failure(collection):
             yield generation, effective_filter(self.scope.narrowed(collection, requested), generation.manifest)

@@ -224,7 +224,7 @@ class LexicalReader:
         return scores
 
     def _find(self, query: Query, limit: int) -> ScoredRows:
-        """Return the scores of up to `limit` hits, float32 (n,), highest first, and their rows. Raises IndexCorrupt."""
+        """Return scores and rows of up to `limit` hits, best first. Raises IndexCorrupt if a row is out of range."""
         hits = self._search(query, max(1, min(limit, self.count)), count=False).hits
         scores, addresses = zip(*hits, strict=True) if hits else ((), ())
         rows = self._rows_at(list(addresses))
