@@ -244,7 +244,7 @@ def _share(first: Counter[str], second: Counter[str]) -> float:
 def _drop_noise(diffs: Sequence[SectionDiff], limit: int) -> int:
     """Remove edits that are noise, and return the number of sections that had no other edits.
 
-    An edit is noise if at least `limit` documents have the same edit, where numbers may differ.
+    An edit is noise if at least `limit` documents have the same edit, where dates and other numbers may differ.
     """
     edits = [(diff.document, edit) for diff in diffs for edit in diff.edits()]
     counts = Counter(key for _, key in {(number, key) for number, edit in edits for key in _noise_keys(edit)})
@@ -261,9 +261,9 @@ def _drop_noise(diffs: Sequence[SectionDiff], limit: int) -> int:
 
 
 def _noise_keys(edit: Edit) -> set[tuple[str, str]]:
-    """Return keys to count equal edits by: the two texts and, if only numbers changed, the text with masked numbers."""
+    """Return keys to count equal edits by: both texts, and the masked text if only dates or other numbers changed."""
     old, new = edit.old or "", edit.new or ""
-    masked = _DIGITS.sub("#", old), _DIGITS.sub("#", new)
+    masked = _DIGITS.sub("#", _DATE.sub("#", old)), _DIGITS.sub("#", _DATE.sub("#", new))
     return {(old, new), masked} if masked[0] == masked[1] else {(old, new)}
 
 

@@ -63,6 +63,19 @@ def test_stamps_and_counters_are_no_change(manual):
     assert changes_as_text(changes).splitlines()[0].endswith(": no section in 0 documents")
 
 
+def test_a_date_in_a_sentence_is_noise_if_many_documents_have_the_sentence(manual):
+    def write(day: int, month: str, due: str) -> None:
+        for number in range(PAGES):
+            stamp = f"\nThis page was last edited on {number + day} {month} 2026, at 10:{number + day}.\n"
+            (manual.source / f"p{number}.md").write_text(page(number) + stamp, encoding="utf-8")
+        edit(manual, 2, "a fine knob", f"due on {due}")
+
+    write(1, "May", "3 May 2027")
+    manual.build()
+    write(12, "October", "4 June 2027")
+    assert kinds(changed(manual)) == [("Page 2", "rewritten", "One 2")]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "found"),
     [
