@@ -157,7 +157,7 @@ def _read_word(word: str, language: str) -> tuple[str, bool, bool, tuple[str, ..
     """Return `(key, is_plain, is_stop, keys, shape)` of a word. Numbers and single letters are not plain."""
     lower = word.lower()
     is_plain = word.isalpha() and len(word) > 1 and lower not in _WORDS_IN_NUMBERS
-    keys = TERMS[rules_for(language)][word] or (word,)
+    keys = tuple(filter(None, TERMS[rules_for(language)][word])) or (word,)  # a lone accent has an empty key
     shape = "name" if word[0].isupper() else "code" if "_" in word else ""
     return keys[0], is_plain, is_stop_word(lower, language), keys, shape
 

@@ -52,7 +52,7 @@ class Prover:
         """
         self._evidence = [Evidence(hit, number if are_numbered else None) for number, hit in enumerate(hits, 1)]
         language = hits[0].language if hits else None
-        self._question_keys = {key for term in read_terms(question, language) for key in term.keys}
+        self._question_keys = dict.fromkeys(key for term in read_terms(question, language) for key in term.keys)
         self._question_tokens = join(tokens_of(question.lower()))
         self._lookup, self._lookups_left = lookup, MAX_LOOKUPS
         self._splitter = SentenceSplitter()

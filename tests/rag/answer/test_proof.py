@@ -203,6 +203,17 @@ def test_what_a_sentence_adds_is_told_from_what_it_says_in_other_words(sentence:
     assert proof.verdict == verdict, proof
 
 
+def test_the_first_numbers_of_a_question_need_no_proof():
+    question = f"What do {' '.join(str(number) for number in range(1001, 1101))} give?"
+    text = "There it is 2003. There it is 2199."
+    assert [each.verdict for each in proofs(text, question)] == [UNCHECKED, NOT_THERE]
+
+
+def test_a_lone_accent_is_a_word():
+    [proof] = Prover([make_hit(1, text="Es sind \u0301 7 Teile.", language="de")]).feed("7 Teile [1].", is_last=True)
+    assert proof.verdict == FOUND
+
+
 def test_a_proof_shows_the_words_of_the_passage_and_what_differs():
     text = 'So: "it may be run by any user who owns the database" [3]. And there are 7 of Hopper [2].'
     altered, missing = proofs(text)
