@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from itertools import chain, islice, pairwise
-from math import log
+from math import isfinite, log
 from operator import itemgetter
 
 from indexer.generation.lexical.analysis import STEMMERS, STOP_WORDS, is_stop_word
@@ -16,9 +16,9 @@ from rag.answer.evidence import (
     Evidence,
     Term,
     is_derived,
-    is_numeral,
     is_unit_of_measure,
     read_terms,
+    value_of,
 )
 from rag.answer.sentences import Sentence
 
@@ -31,14 +31,15 @@ _STEM_CHARS = 5  # words with the same beginning count as the same: configure, c
 _MAX_NUMBERS_TO_DERIVE = 20  # numbers per sentence; the time grows with their square
 _CODE = re.compile(
     r"https?://[^\s<>\"'`\])]*[^\s<>\"'`\]).,;:!?]|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"  # addresses
-    r"|(?<![\w.])v?\d{1,3}(?:\.\d{1,3}){2,3}(?!\w|\.\w)"  # versions and IP addresses
+    r"|(?<![\w.])(?!\d+(?:\.\d{3})+\b)v?\d{1,3}(?:\.\d{1,3}){2,3}(?!\w|\.\w)"  # versions and IP addresses
     r"|(?<![\w/.])[~.]?/[\w.][\w./+-]*\w|(?<!\w)--?[A-Za-z][\w-]*+|(?<!\w)%\w++"  # paths, options and formats
-    r"|(?<![\w.])[A-Za-z_]{2,64}+[.=][A-Za-z_]{2,64}"  # attributes and assignments
+    r"|(?<![\w.])[A-Za-z_]{2,64}+[.=][A-Za-z_]{2}\w{0,62}"  # attributes and assignments
 )
 _NAME = re.compile(r"(?<=\w)[A-Z_]", re.ASCII)  # CamelCase, snake_case, ABC
 _WORD = re.compile(r"\w+")
 _NUMERIC_MONTH = re.compile(r"(?<=\d)[./](?:0?[1-9]|1[012])[./](?=[12]\d{3}\b)")  # the passage may spell out the month
 _SENTENCE_OPENERS = '\n!?:;…(•|#>-–—"“„«'  # characters before the first word of a sentence
+_HYPHENATED = re.compile(r"\w[-‐‑]\w")  # as in T-Systems
 _LIST_NUMBER = re.compile(r"\s*\d{1,3}[.)]\s*")
 
 
@@ -158,14 +159,14 @@ def _need_no_proof(
     after = {first.start: second.key for first, second in pairwise(content)}
     counts = {place for place in spelled if after.get(place) not in counted}
     missing = {number.start for number in numbers if not any(each.has(number) for each in passages)}
-    addends = {float(number.key) for number in numbers if number.start not in missing | counts}
-    addends.update(islice(map(float, filter(is_numeral, exempt)), _MAX_NUMBERS_TO_DERIVE))
-    factors = addends | {float(number.key) for number in numbers if number.start in spelled}
+    addends = {value_of(number.key) for number in numbers if number.start not in missing | counts}
+    addends.update(islice(filter(isfinite, map(value_of, exempt)), _MAX_NUMBERS_TO_DERIVE))
+    factors = addends | {value_of(number.key) for number in numbers if number.start in spelled}
     sources = frozenset(chain.from_iterable(each.quantities for each in passages))
     derived = {
         number.start
         for number in numbers
-        if number.start in missing and is_derived(float(number.key), sources, addends, factors)
+        if number.start in missing and is_derived(value_of(number.key), sources, addends, factors)
     }
     return counts | derived
 
@@ -187,18 +188,18 @@ def _is_in_language(words: Iterable[str], language: str | None) -> bool:
 
 def _is_fact(term: Term, prose: str, has_names: bool) -> bool:
     """Return whether a term is a number, an identifier, a function call or, if `has_names`, a capitalised word."""
-    if not any(map(str.isdecimal, term.text)) and is_unit_of_measure(
-        prose, term
-    ):  # a passage may convert the unit or spell it out
+    has_digit = any(map(str.isdecimal, term.text))
+    if not has_digit and is_unit_of_measure(prose, term):  # a passage may convert the unit or spell it out
         return False
     is_function = prose.startswith("()", term.end)
-    is_sure = term.is_number or is_function or any(map(str.isdecimal, term.text)) or bool(_NAME.search(term.text))
+    is_sure = term.is_number or is_function or has_digit or bool(_NAME.search(term.text))
     if not (is_sure or term.text[0].isupper()) or term.text.lower() in STOP_WORDS:
         return False
     before = term.start
     while before and prose[before - 1] in " \t*_":
         before -= 1
     is_first = not before or prose[before - 1] in _SENTENCE_OPENERS or bool(_LIST_NUMBER.fullmatch(prose, 0, before))
+    is_first = is_first and not _HYPHENATED.match(prose, term.start - 2)
     is_item = is_first and term.text.isdecimal() and prose[term.end : term.end + 1] in (".", ")")
     is_possessive = prose[term.end : term.end + 2] in ("'s", "’s")
     is_name = has_names and (is_possessive or not is_first)

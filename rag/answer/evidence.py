@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from difflib import SequenceMatcher
 from functools import cached_property, lru_cache, partial
 from itertools import chain, pairwise, permutations
+from math import isfinite, nan
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
@@ -22,7 +23,9 @@ _SENTENCE_END = re.compile(
     r"(?<=[.!?])[\"”’)]*+\s++(?=[^\sa-z])|(?<![^\n]{50})\n|\n(?![^\S\n]*+[a-z][^|\n]*(?:\n|$))|\n\n+|(?<=[。！？])"
 )
 _PUNCTUATION = re.compile(r"[,.;:()]")
-_CODE_GAP = re.compile(r":?[\s=…]+|\.{2,}")  # separators of words in a command
+_CODE_GAP = re.compile(r":?[\s=…]+|\.{2,}|\(\)")  # separators of words in a command
+_URL = re.compile(r"\w+://\S+")
+_PLACEHOLDER = re.compile(r"(?<=[\s=/\\:@])<[a-z][\w-]*>")  # such as <name> in a command
 CAPITALISING = frozenset({"de", "lb"})  # languages that capitalise all nouns
 _SEPARATOR = "\0"
 _get_start, _get_keys = attrgetter("start"), attrgetter("keys")
@@ -30,7 +33,8 @@ _QUOTES_AND_DASHES = str.maketrans(
     dict.fromkeys("“”„‟«»″＂", '"') | dict.fromkeys("‘’‚‛‹›′´", "'") | dict.fromkeys("‐‑‒–—―−", "-") | {"`": " "}
 )
 _SPACELESS = "\u0e00-\u11ff\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uac00-\ud7ff"  # each character is a token
-_TOKEN = re.compile(rf"[{_SPACELESS}]|(?:(?![{_SPACELESS}])\w)+|[^\w\s]")
+_TOKEN = re.compile(rf"[{_SPACELESS}]|\b[vV](?=\d+\.\d)|(?:(?![{_SPACELESS}])\w)+|[^\w\s]")
+_NUMBER_OR_OTHER = re.compile(rf"(?<=[{_SPACELESS}])\d+|(?:(?<![{_SPACELESS}])\d|\D)+")
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 _BELOW_TWENTY = "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen".split()
 _BELOW_TWENTY += ["seventeen", "eighteen", "nineteen"]
@@ -41,11 +45,11 @@ _SCALES = {"dozen": 12, "hundred": 100, "thousand": 1_000, "million": 1_000_000,
 _WORDS_IN_NUMBERS = {*_NUMBER_WORDS, *_SCALES, "one"}
 _MAX_NUMBER = 10**15
 _NUMERAL = re.compile(r"\d{1,15}(?:\.\d{1,9})?", re.ASCII)
+_NUMBER_AND_UNIT = re.compile(rf"({_NUMERAL.pattern})([a-z]{{0,4}})", re.ASCII)
 _VERSION_PREFIX = re.compile(r"\b[vV](?=\d+\.\d)")
 _APOSTROPHES, _MAX_CONTRACTION_CHARS = ("'", "’"), 2
 _NOT_IN_ACRONYMS = ("of", "the", "and", "for")  # FDA: Food and Drug Administration
 _SHARED_PREFIX = 4  # characters; names with the same prefix of this length are treated as one name
-_DAY_DIGITS = 2
 _UNIT_RATIOS = (100, 1_000, 1_024, 1_000_000, 1_000_000_000)  # ratios of units, such as km to m
 _MONTH_NUMBERS = {TERMS["en"][name][0]: str(number) for number, name in enumerate(month_name) if number}
 _CLOCK = re.compile(
@@ -56,7 +60,7 @@ _CLOCK = re.compile(
 _CLOCK_KEY = re.compile(r"(\d+)h0?(\d+)")
 _DIGIT_GAP = re.compile(r"(?<=\d)[\s./-]+(?=\d)")
 _MIN_IDENTIFIER_DIGITS = 5  # numbers this long may be identifiers, such as telephone numbers
-_ISO_DATE = re.compile(r"\b\d{4}-(0[1-9]|1[012])-\d\d(?!\d)", re.ASCII)
+_DATE = re.compile(r"\b\d{4}-(0[1-9]|1[012])-\d\d(?!\d)|(?<![\d./])(?:\d\d?[./])?(0?[1-9]|1[012])[./](?:\d\d?/)?\d{4}")
 
 
 class Term(NamedTuple):
@@ -78,13 +82,14 @@ class Term(NamedTuple):
 
     @property
     def is_number(self) -> bool:
-        """True if the key is a number, and not a time of day such as 19h30."""
-        return is_numeral(self.key)
+        """True if the key is a number, with or without a unit, and not a time of day such as 19h30."""
+        return isfinite(value_of(self.key))
 
 
-def is_numeral(key: str) -> bool:
-    """Return whether a key is a number."""
-    return key[:1].isdigit() and _NUMERAL.fullmatch(key) is not None
+def value_of(key: str) -> float:
+    """Return the value of a number with or without a unit, such as 5 and 5gb, or NaN for other keys."""
+    number = _NUMBER_AND_UNIT.fullmatch(key) if key[:1].isdigit() else None
+    return float(number[1]) if number else nan
 
 
 _make_term = partial(tuple.__new__, Term)  # three times as fast as calling the class
@@ -107,7 +112,10 @@ def read_terms(text: str, language: str | None) -> list[Term]:
     thousands = rest = 0.0  # the number read so far is `thousands + rest`, and "million" multiplies only the rest
     clocks = {match.start(): match for match in _CLOCK.finditer(text)}
     clock_end = 0
-    for match in words(text).finditer(text):
+    matches: Iterable[re.Match[str]] = words(text).finditer(text)
+    if re.search(rf"[{_SPACELESS}]\d", text):
+        matches = chain.from_iterable(_NUMBER_OR_OTHER.finditer(text, *match.span()) for match in matches)
+    for match in matches:
         word, start = match[0], match.start()
         if start < clock_end:
             continue
@@ -136,9 +144,8 @@ def read_terms(text: str, language: str | None) -> list[Term]:
         else:
             is_number = _NUMERAL.fullmatch(key) is not None
             is_joined, thousands, rest = False, 0.0, float(key) if is_number else value or float(lower in ("a", "one"))
-            key = str(value) if value else key.removesuffix(".0") if is_number else key
-            if is_number and len(word) == _DAY_DIGITS:
-                key = key.lstrip("0") or key  # a date may have 03 for 3
+            is_plain_number = is_number and ("," in word or rest % 1 == 0)  # and no version such as 3.10
+            key = str(value) if value else f"{rest:.15g}" if is_plain_number else key  # 3 for 03 and 3.00
         if is_joined:
             if is_after_and:
                 terms.pop()
@@ -178,8 +185,9 @@ def _clock_key(clock: re.Match[str]) -> str:
 def is_derived(value: float, sources: Set[float], addends: Set[float], factors: Set[float]) -> bool:
     """Return whether a number in a sentence can be computed from other numbers.
 
-    It may be a sum or difference of addends; a product, quotient or percentage of a factor and another number; or a
-    number of the passages that is rounded or in another unit.
+    It may be a sum or difference of addends; a product or quotient of a factor and another number; or a number of the
+    passages that is rounded or in another unit. Whole numbers below ten are in most passages: nothing follows from one
+    of the passages, nor from the sum of two.
 
     Args:
         value: the number.
@@ -190,16 +198,16 @@ def is_derived(value: float, sources: Set[float], addends: Set[float], factors: 
     addends, factors = addends - {value}, factors - {value, 1.0}
     if len(addends) > 1 and value == sum(addends):
         return True
-    if any(round(value - each, 6) in addends - {each} or round(value + each, 6) in addends for each in addends):
-        return True
     numbers = (sources | factors) - {value, 0.0, 1.0}
-    operands = [
-        (value / factor, value * factor, 100 * value / factor, value * factor / 100) for factor in factors - {0.0}
-    ]
-    units = [(value * ratio, value / ratio) for ratio in _UNIT_RATIOS if value != 1.0]
-    if any(round(each, 6) in numbers for each in chain(*operands, *units)):
+    operands = {each for each in numbers | addends if each >= 10 or each % 1}
+    pairs = ((each, addends - {each}) for each in addends & operands)
+    if any(round(value - each, 6) in others or round(value + each, 6) in others for each, others in pairs):
         return True
-    digits = len(f"{value:.9g}".replace(".", "").strip("0"))
+    products = (round(each, 6) for factor in factors - {0.0} for each in (value / factor, value * factor))
+    converted = (round(each, 6) for ratio in _UNIT_RATIOS for each in (value * ratio, value / ratio))
+    if not operands.isdisjoint(products) or (value != 1.0 and not numbers.isdisjoint(converted)):
+        return True
+    digits = len(f"{value:.15g}".replace(".", "").strip("0"))
     if digits > 1 and any(_rounded(each, digits) == value for each in numbers - factors):
         return True
     # Compare rounded results only for two factors. With every number of a passage, too many would match by chance.
@@ -224,7 +232,7 @@ def _are_alike(*names: str) -> bool:
 
 def is_unit_of_measure(text: str, term: Term) -> bool:
     """Return whether a term is the unit of the number before it, as in 5 GB."""
-    before = text[max(0, term.start - 2) : term.start].rstrip(" /\u00a0\u202f")
+    before = text[max(0, term.start - 3) : term.start].rstrip(" /°\u00a0\u202f")
     return before[-1:].isdigit() and not term.text[1:3].islower()
 
 
@@ -302,7 +310,7 @@ class Evidence:
     @cached_property
     def quantities(self) -> frozenset[float]:
         """The values of the numbers in the text."""
-        return frozenset(float(term.key) for term in chain(*self.sentences) if term.shape and term.is_number)
+        return frozenset(filter(isfinite, (value_of(term.key) for term in chain(*self.sentences) if term.shape)))
 
     @cached_property
     def counted(self) -> frozenset[str]:
@@ -324,12 +332,13 @@ class Evidence:
     def keys(self) -> frozenset[str]:
         """The keys of all words in text, title, section and address. A month has its name and its number as keys."""
         keys = frozenset(chain.from_iterable(map(_get_keys, self._terms)))
-        months = {TERMS["en"][month_name[int(month)]][0] for month in _ISO_DATE.findall(self.text)}
+        months = {TERMS["en"][month_name[int(iso or other)]][0] for iso, other in _DATE.findall(self.text)}
         return keys | months | {_MONTH_NUMBERS[key] for key in keys & _MONTH_NUMBERS.keys()}
 
     @cached_property
     def _capitalised(self) -> frozenset[str]:
-        return frozenset(term.text for term in self._terms if term.text[0].isupper())
+        words, text = (term for term in self._terms if term.text[0].isupper() and not term.is_stop), self._full_text
+        return frozenset(each.text for each in words if len(each.text) > 1 or is_unit_of_measure(text, each))
 
     @cached_property
     def _initials(self) -> str:
@@ -354,8 +363,9 @@ class Evidence:
         if clock := _CLOCK_KEY.fullmatch(name.key):
             as_decimal = f"{clock[1]}.{clock[2]:0>2}"  # a passage may have 13.10 for 13:10
             return not self.keys.isdisjoint((name.key, as_decimal)) or self.keys >= {*clock.groups()}  # may be a score
-        if name.is_number:
-            return not self.keys.isdisjoint((name.key, f"{name.key}th", _ORDINALS.get(name.key, name.key)))
+        if number := _NUMBER_AND_UNIT.fullmatch(name.key):
+            forms = (name.key, f"{name.key}th", name.key.removesuffix("s"), _ORDINALS.get(name.key, name.key))
+            return not self.keys.isdisjoint(forms) or self.keys.issuperset(number.groups())  # 5 GB for 5GB
         is_acronym = len(name.text) > 1 and name.text in self._initials
         if is_acronym or not self.keys.isdisjoint((name.key, name.key.removesuffix("s"))):
             return True
@@ -363,8 +373,9 @@ class Evidence:
 
     def _has_code(self, text: str) -> bool:
         """Return whether the passage has a piece of code. The words of a command are searched for one by one."""
-        chunks = [text.rstrip("/")] if "://" in text else _CODE_GAP.split(text.removesuffix("()"))
-        return all(join(tokens_of(chunk)) in self._joined for chunk in chunks if chunk)
+        text = _PLACEHOLDER.sub(" ", _VERSION_PREFIX.sub("", text))
+        chunks = [*_URL.findall(text), *_CODE_GAP.split(_URL.sub(" ", text))]
+        return all(join(tokens_of(chunk.rstrip("/,;}]"))) in self._joined for chunk in chunks if chunk)
 
     def find(self, clauses: Sequence[Sequence[str]]) -> Match | None:
         """Find the clauses of a quotation, in order. Only the case of their first letters may differ."""

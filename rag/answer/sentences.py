@@ -26,6 +26,8 @@ _MARKUP_OR_END = re.compile(
     r"|(?P<end>(?<![.!?…])[.!?…]++[\"”’»)*_]*+(?:[ \t]{0,8}\[\d{1,3}\])*+(?=\s|$)|[。！？](?:\[\d{1,3}\])*|\n+)",
     re.MULTILINE | re.DOTALL,
 )
+_CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
+_COMMENT = re.compile(r"(?:^|\s)(?:#|//)\s.*|^\s*--\s.*", re.DOTALL)
 _CITATION = re.compile(r"\[(\d{1,3})\]")
 _QUOTE_CHARS = "\"“”„‟«»‹›‘’‚'`「」『』"
 _CAPITALISED_ABBREVIATIONS = "|".join(map(str.capitalize, ABBREVIATIONS))  # Dr. Meyer, Fig. 3
@@ -143,12 +145,13 @@ def _sentence(text: str, offset: int, matches: Sequence[re.Match[str]], start: i
         last, body = match.end() - start, match[0]
         if match["fence"]:
             for line in body.splitlines(keepends=True)[:-1]:
-                code.append(Excerpt(line.strip(), offset + at + len(line) - len(line.lstrip())))
+                code.append(Excerpt(_COMMENT.sub("", line).strip(), offset + at + len(line) - len(line.lstrip())))
                 at += len(line)
             code.pop(0)
         elif not match["citation"]:
-            inner = _CITATION.split(body)[0].strip(f" \t>{_QUOTE_CHARS}")
+            inner = body.strip("` \t") if match["code"] else _CITATION.split(body)[0].strip(f" \t>{_QUOTE_CHARS}")
             (code if match["code"] else quotes).append(Excerpt(inner, offset + at + body.index(inner)))
-    citations = [(offset + match.start(), int(match[1])) for match in _CITATION.finditer(text)]
+    uncoded = _CODE.sub(lambda match: " " * len(match[0]), text)  # [1] is an index in code
+    citations = [(offset + match.start(), int(match[1])) for match in _CITATION.finditer(uncoded)]
     prose_text = _CITATION.sub(lambda match: " " * len(match[0]), "".join([*prose, text[last:]]))[lead:].rstrip()
     return Sentence(offset + lead, offset + len(text.rstrip()), prose_text, quotes, code, citations)

@@ -203,6 +203,55 @@ def test_what_a_sentence_adds_is_told_from_what_it_says_in_other_words(sentence:
     assert proof.verdict == verdict, proof
 
 
+@pytest.mark.parametrize(
+    ("sentence", "verdict"),
+    [
+        ("It is version 2.10.3 of 30 June 2025 and has 2.182.763 users [1].", FOUND),
+        ("It is version 2.10.3 of 30 July 2025 [1].", NOT_THERE),
+        ("It is version 2.1.3 [1].", NOT_THERE),
+        ("It has 2.182.673 users [1].", NOT_THERE),
+        ("It has about 2.18 billion pages [1].", UNCHECKED),
+        ("For 5GB, 10,000 of them pay 7.5 euros at 38 degrees Celsius [1].", FOUND),
+        ("They pay for 7GB [1].", NOT_THERE),
+        ("Nearly 12k users pay for it [1].", NOT_THERE),
+        ("It is 10–60 % off for customers of T-Mobile [1].", NOT_THERE),
+        ("It is used by T-Mobile [1].", FOUND),
+        ("It is used by T-Systems [1].", NOT_THERE),
+        ("It is used by Unilever [1].", NOT_THERE),
+        ("Set PGHOST=db1 first [1].", FOUND),
+        ("Set PGHOST=db2 first [1].", NOT_THERE),
+        ("Run `fetch --keep=3 --to https://a.example/` [1].", FOUND),
+        ("Run `fetch --keep=<number> --to https://<host>` [1].", FOUND),
+        ("Run `fetch --drop=<number>` [1].", NOT_THERE),
+        ('Send `{"name": "web"}` [1].', FOUND),
+        ("Use `argv[2]` to run `fetch` [1].", FOUND),
+        ("```sh\n# keep three of them\nfetch --keep=3  # not five\n```", FOUND),
+        ("```sh\n# keep three of them\nfetch --drop=3\n```", NOT_THERE),
+        ("東京駅は1914年に開業した[2]。", FOUND),
+        ("東京駅は1915年に開業した[2]。", NOT_THERE),
+    ],
+)
+def test_facts_in_other_notation(sentence: str, verdict: str) -> None:
+    text = (
+        "The tool is v2.10.3 of 30.06.2025 and has 2,182,763 users and 2,181.5 million pages. 10k of them pay 7,50 € "
+        "for 5 GB at 38 °C. A plan of 6 years is 10–40 % off for U.S. customers of T-Mobile. Set PGHOST=db1. "
+        'Run `fetch --to https://a.example --keep=3` with argv[2], and send {"name": "web", "size": 4}.'
+    )
+    station = "東京駅は東京都千代田区にある。1914年12月20日に開業した。"
+    passages = [
+        make_hit(1, text=text, title="Tool", section="", language="en"),
+        make_hit(2, text=station, language="ja"),
+    ]
+    [proof] = Prover(passages).feed(sentence, is_last=True)
+    assert proof.verdict == verdict, proof
+
+
+def test_brackets_in_code_are_no_citations():
+    sentences = SentenceSplitter().feed("Use `a[3]` [1].\n```\nb[4]\n```\n", is_last=True)
+    assert [[number for _, number in each.citations] for each in sentences] == [[1], []]
+    assert [piece.text for each in sentences for piece in each.code] == ["a[3]", "b[4]"]
+
+
 def test_the_first_numbers_of_a_question_need_no_proof():
     question = f"What do {' '.join(str(number) for number in range(1001, 1101))} give?"
     text = "There it is 2003. There it is 2199."
@@ -309,6 +358,7 @@ def test_a_strict_answer_leaves_out_sentences_with_quotations_of_no_passage():
 HOSTILE = (
     '"the subset of a table" [1]. ', '"the ', "“", "'a ", "'a'a ", "a. ", "```\n", "> x\n", "«", ".", "[1]", "1843 ",
     '"table table table table table" ', "「表の」", "Ada ", "`--max` ", "https://a.b/c ", "https://", "** ", "a@b.",
+    "`a <b>` ", "```\n# a\n```\n",
 )  # fmt: skip
 
 
