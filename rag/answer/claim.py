@@ -39,7 +39,7 @@ _NAME = re.compile(r"(?<=\w)[A-Z_]", re.ASCII)  # CamelCase, snake_case, ABC
 _WORD = re.compile(r"\w+")
 _NUMERIC_MONTH = re.compile(r"(?<=\d)[./](?:0?[1-9]|1[012])[./](?=[12]\d{3}\b)")  # the passage may spell out the month
 _SENTENCE_OPENERS = '\n!?:;…(•|#>-–—"“„«'  # characters before the first word of a sentence
-_HYPHENATED = re.compile(r"\w[-‐‑]\w")  # as in T-Systems
+_HYPHENATED = re.compile(r"(?<=\w[-‐‑])\w")  # the second part of T-Systems
 _LIST_NUMBER = re.compile(r"\s*\d{1,3}[.)]\s*")
 
 
@@ -195,11 +195,10 @@ def _is_fact(term: Term, prose: str, has_names: bool) -> bool:
     is_sure = term.is_number or is_function or has_digit or bool(_NAME.search(term.text))
     if not (is_sure or term.text[0].isupper()) or term.text.lower() in STOP_WORDS:
         return False
-    before = term.start
+    before = prose.rfind(" ", 0, term.start) + 1 if _HYPHENATED.match(prose, term.start) else term.start
     while before and prose[before - 1] in " \t*_":
         before -= 1
     is_first = not before or prose[before - 1] in _SENTENCE_OPENERS or bool(_LIST_NUMBER.fullmatch(prose, 0, before))
-    is_first = is_first and not _HYPHENATED.match(prose, term.start - 2)
     is_item = is_first and term.text.isdecimal() and prose[term.end : term.end + 1] in (".", ")")
     is_possessive = prose[term.end : term.end + 2] in ("'s", "’s")
     is_name = has_names and (is_possessive or not is_first)

@@ -364,7 +364,8 @@ class Evidence:
             as_decimal = f"{clock[1]}.{clock[2]:0>2}"  # a passage may have 13.10 for 13:10
             return not self.keys.isdisjoint((name.key, as_decimal)) or self.keys >= {*clock.groups()}  # may be a score
         if number := _NUMBER_AND_UNIT.fullmatch(name.key):
-            forms = (name.key, f"{name.key}th", name.key.removesuffix("s"), _ORDINALS.get(name.key, name.key))
+            ordinals = (f"{number[1]}th", _ORDINALS.get(number[1], name.key))
+            forms = (name.key, name.key.removesuffix("s"), *ordinals)
             return not self.keys.isdisjoint(forms) or self.keys.issuperset(number.groups())  # 5 GB for 5GB
         is_acronym = len(name.text) > 1 and name.text in self._initials
         if is_acronym or not self.keys.isdisjoint((name.key, name.key.removesuffix("s"))):

@@ -213,11 +213,13 @@ def test_what_a_sentence_adds_is_told_from_what_it_says_in_other_words(sentence:
         ("It has about 2.18 billion pages [1].", UNCHECKED),
         ("For 5GB, 10,000 of them pay 7.5 euros at 38 degrees Celsius [1].", FOUND),
         ("They pay for 7GB [1].", NOT_THERE),
+        ("They pay for the 3rd time [1].", FOUND),
         ("Nearly 12k users pay for it [1].", NOT_THERE),
         ("It is 10–60 % off for customers of T-Mobile [1].", NOT_THERE),
         ("It is used by T-Mobile [1].", FOUND),
         ("It is used by T-Systems [1].", NOT_THERE),
         ("It is used by Unilever [1].", NOT_THERE),
+        ("E-Mail is not used by T-Mobile [1].", FOUND),
         ("Set PGHOST=db1 first [1].", FOUND),
         ("Set PGHOST=db2 first [1].", NOT_THERE),
         ("Run `fetch --keep=3 --to https://a.example/` [1].", FOUND),
@@ -234,7 +236,7 @@ def test_what_a_sentence_adds_is_told_from_what_it_says_in_other_words(sentence:
 def test_facts_in_other_notation(sentence: str, verdict: str) -> None:
     text = (
         "The tool is v2.10.3 of 30.06.2025 and has 2,182,763 users and 2,181.5 million pages. 10k of them pay 7,50 € "
-        "for 5 GB at 38 °C. A plan of 6 years is 10–40 % off for U.S. customers of T-Mobile. Set PGHOST=db1. "
+        "for 5 GB at 38 °C. A third plan of 6 years is 10–40 % off for U.S. customers of T-Mobile. Set PGHOST=db1. "
         'Run `fetch --to https://a.example --keep=3` with argv[2], and send {"name": "web", "size": 4}.'
     )
     station = "東京駅は東京都千代田区にある。1914年12月20日に開業した。"
