@@ -221,13 +221,11 @@ def _rounded(value: float, digits: int) -> float:
     return float(f"{value:.{max(2, digits)}g}")
 
 
-def _are_alike(*names: str) -> bool:
-    """Return whether two names share a prefix, or one has up to three letters of the other, such as St and Saint."""
+def _abbreviates(*names: str) -> bool:
+    """Return whether one of two names has up to three letters of the other, in order, such as St and Saint."""
     short, long = sorted(names, key=len)
-    if len(short) >= _SHARED_PREFIX or len(long) < _SHARED_PREFIX:
-        return short[:_SHARED_PREFIX] == long[:_SHARED_PREFIX]
     letters = iter(long.lower())
-    return short[0] == long[0] and all(letter in letters for letter in short.lower())
+    return len(short) < _SHARED_PREFIX <= len(long) and all(letter in letters for letter in short.lower())
 
 
 def is_unit_of_measure(text: str, term: Term) -> bool:
@@ -336,9 +334,14 @@ class Evidence:
         return keys | months | {_MONTH_NUMBERS[key] for key in keys & _MONTH_NUMBERS.keys()}
 
     @cached_property
-    def _capitalised(self) -> frozenset[str]:
-        words, text = (term for term in self._terms if term.text[0].isupper() and not term.is_stop), self._full_text
-        return frozenset(each.text for each in words if len(each.text) > 1 or is_unit_of_measure(text, each))
+    def _capitalised(self) -> Mapping[str, Mapping[str, str]]:
+        """Capitalised words by their first letter, one for each prefix of _SHARED_PREFIX characters."""
+        names, text = defaultdict[str, dict[str, str]](dict), self._full_text
+        for term in self._terms:
+            is_name = term.text[0].isupper() and not term.is_stop
+            if is_name and (len(term.text) > 1 or is_unit_of_measure(text, term)):
+                names[term.text[0]][term.text[:_SHARED_PREFIX]] = term.text
+        return names
 
     @cached_property
     def _initials(self) -> str:
@@ -370,7 +373,8 @@ class Evidence:
         is_acronym = len(name.text) > 1 and name.text in self._initials
         if is_acronym or not self.keys.isdisjoint((name.key, name.key.removesuffix("s"))):
             return True
-        return any(_are_alike(name.text, word) for word in self._capitalised)
+        names = self._capitalised.get(name.text[0], {})
+        return name.text[:_SHARED_PREFIX] in names or any(_abbreviates(name.text, each) for each in names.values())
 
     def _has_code(self, text: str) -> bool:
         """Return whether the passage has a piece of code. The words of a command are searched for one by one."""

@@ -381,6 +381,17 @@ def test_a_sentence_is_compared_with_a_passage_in_linear_time(part: str) -> None
     check_linear(prove, lambda size: "".join(part.format(n=n) for n in range(size // len(part))), 20_000)
 
 
+def test_names_are_compared_with_names_in_linear_time() -> None:
+    def name(number: int, middle: str) -> str:
+        return f"N{middle}{chr(97 + number % 26)}{chr(97 + number // 26 % 26)}{chr(97 + number // 676 % 26)}"
+
+    def prove(count: int) -> list[Proof]:
+        passage = make_hit(1, text=" ".join(name(n, "o") for n in range(count)), title="A", section="", language="en")
+        return list(Prover([passage]).feed("It is " + " ".join(name(n, "i") for n in range(count)), is_last=True))
+
+    check_linear(prove, lambda count: count, 4_000)
+
+
 @pytest.mark.parametrize("sentence", ["The host is 10.1.2.3 [1].", "The host is 10.1.2.3. [1]"])
 def test_an_address_before_a_full_stop_is_one_fact(sentence: str) -> None:
     [proof] = Prover([make_hit(1, text="The host is 10.1.3.2.", title="A", section="", language="en")]).feed(
