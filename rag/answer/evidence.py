@@ -24,7 +24,7 @@ _SENTENCE_END = re.compile(
 )
 _PUNCTUATION = re.compile(r"[,.;:()]")
 _CODE_GAP = re.compile(r":?[\s=…]+|\.{2,}|\(\)")  # separators of words in a command
-_URL = re.compile(r"\w+://\S+")
+_URL = re.compile(r"(?<!\w)\w++://\S+")
 _PLACEHOLDER = re.compile(r"(?<=[\s=/\\:@])<[a-z][\w-]*>")  # such as <name> in a command
 CAPITALISING = frozenset({"de", "lb"})  # languages that capitalise all nouns
 _SEPARATOR = "\0"
@@ -34,6 +34,7 @@ _QUOTES_AND_DASHES = str.maketrans(
 )
 _SPACELESS = "\u0e00-\u11ff\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff\uac00-\ud7ff"  # each character is a token
 _TOKEN = re.compile(rf"[{_SPACELESS}]|\b[vV](?=\d+\.\d)|(?:(?![{_SPACELESS}])\w)+|[^\w\s]")
+_NUMBER_IN_SPACELESS = re.compile(rf"[{_SPACELESS}]\d")
 _NUMBER_OR_OTHER = re.compile(rf"(?<=[{_SPACELESS}])\d+|(?:(?<![{_SPACELESS}])\d|\D)+")
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 _BELOW_TWENTY = "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen".split()
@@ -113,7 +114,7 @@ def read_terms(text: str, language: str | None) -> list[Term]:
     clocks = {match.start(): match for match in _CLOCK.finditer(text)}
     clock_end = 0
     matches: Iterable[re.Match[str]] = words(text).finditer(text)
-    if re.search(rf"[{_SPACELESS}]\d", text):
+    if _NUMBER_IN_SPACELESS.search(text):
         matches = chain.from_iterable(_NUMBER_OR_OTHER.finditer(text, *match.span()) for match in matches)
     for match in matches:
         word, start = match[0], match.start()
