@@ -64,8 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, help="write the JSON object to a file too")
     parser.add_argument("--source", type=Path, help="folder of real text (default: Python's language reference)")
     parser.add_argument("--work", type=Path, help="search, peers, overload: folder for indexes, reused by later runs")
-    folder = Path("environments")
-    parser.add_argument("--environments", type=Path, default=folder, help="peers: folder of virtual environments")
+    parser.add_argument("--environments", type=Path, default=Path("environments"), help="peers: virtual environments")
     parser.add_argument("--chunks", type=int, help="maximum number of passages; embed: 0 skips the batch of passages")
     parser.add_argument("--repeat", type=int, help="number of repetitions (default: enough for a steady median)")
     only = "embed: measure only software whose name contains one of these words, separated by commas"

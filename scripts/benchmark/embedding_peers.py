@@ -1,7 +1,6 @@
 """Define the software that `bench.py embed` compares: LangChain, SentenceTransformer, torch.compile and Pilotlight.
 
-Each class converts texts to unit vectors with its own tokenization and pooling, and is configured as the software's
-documentation says. `runtimes` has the classes for software that does not run on torch.
+Each class converts texts to unit vectors with its own tokenization, configured as the software's documentation says.
 """
 
 import os

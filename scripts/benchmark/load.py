@@ -65,8 +65,7 @@ def hammer(server: BenchmarkServer, clients: int, seconds: int, script: Path, re
         repeated: number of different queries, which are sent again and again. With 0, no query is sent twice.
 
     Returns:
-        The number of answers with status 200 per second, the latencies and the CPU time per answer in ms, and the
-        number of answers by status.
+        Answers with status 200 per second, latencies and CPU time per answer in ms, and counts of answers by status.
     """
     line = ["wrk", "-t1", f"-c{clients}", f"-d{seconds}", "--timeout", "30s", "-s", str(script)]
     line += [f"http://127.0.0.1:{server.port}", "--", str(next(_RUNS) * _MAX_ANSWERS_PER_RUN), str(repeated)]

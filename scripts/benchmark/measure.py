@@ -34,8 +34,7 @@ def interleave(
     In a turn, each contestant is called with all inputs before the next contestant, because contestants that alternate
     after every call would evict the others' weights from the cache. For the same reason, calls in the first `settle`
     seconds of a contestant are not counted. The first `rehearsals` turns are not counted either. The order of
-    contestants rotates. If a call returns a function, for example to stop a server, that function is called afterwards
-    and not timed.
+    contestants rotates. A function that a call returns, such as one that stops a server, is called without being timed.
     """
     names = list(contestants)
     seconds: dict[str, list[float]] = {name: [] for name in names}

@@ -1,10 +1,9 @@
 """Index and serve texts with other search libraries, which are configured as their documentation says.
 
 `python peer_server.py NAME MODEL FOLDER` indexes FOLDER/texts.json, a list of texts, and prints the time in seconds.
-Then gunicorn runs `application`, which serves /search?q=…&k=…. The environment variables PEER, PEER_MODEL and
-PEER_FOLDER have the same three arguments. txtai has its own server, which reads FOLDER/txtai.yml. Each library is in a
-separate virtual environment without Pilotlight. A library's class builds an index, opens it, and returns the positions
-of the best texts for a query.
+Then gunicorn runs `application`, which serves /search?q=…&k=…, with the same arguments in the environment variables
+PEER, PEER_MODEL and PEER_FOLDER. txtai has its own server, which reads FOLDER/txtai.yml. Each library is in a separate
+virtual environment without Pilotlight. A library's class builds an index, opens it, and searches in it.
 """
 
 # ruff: noqa: D102
