@@ -13,6 +13,7 @@ from indexer.generation.lexical.analysis import STEMMERS, STOP_WORDS, is_stop_wo
 from rag.answer.evidence import (
     CAPITALISING,
     RARE_WORD_WEIGHT,
+    STEM_CHARS,
     Evidence,
     Term,
     is_derived,
@@ -27,7 +28,6 @@ _MIN_CLAIM_WORDS = 6  # a sentence with fewer words is never unrelated
 _MIN_COVERAGE = 0.45  # share of a sentence's words that its passages must have; otherwise it is unrelated
 _MIN_REPEATED_WORDS = 4  # shorter sentences are not searched for an altered fact
 _MIN_REPEATED = 0.9  # share of the words around an altered fact that must be in the passage's sentence
-_STEM_CHARS = 5  # words with the same beginning count as the same: configure, configuration
 _MAX_NUMBERS_TO_DERIVE = 20  # numbers per sentence; the time grows with their square
 _CODE = re.compile(
     r"https?://[^\s<>\"'`\])]*[^\s<>\"'`\]).,;:!?]|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"  # addresses
@@ -112,8 +112,8 @@ class Claim:
         """Return whether the passages have less than _MIN_COVERAGE of the words of a sentence without quotations."""
         if self._has_quotes or len(self._words) < _MIN_CLAIM_WORDS or self._is_translated:
             return False
-        stems = frozenset(key[:_STEM_CHARS] for key in chain(self._exempt, *(each.keys for each in self._passages)))
-        shared = sum(any(key[:_STEM_CHARS] in stems for key in keys) for keys in self._words)
+        stems = frozenset(key[:STEM_CHARS] for key in self._exempt).union(*(each.stems for each in self._passages))
+        shared = sum(any(key[:STEM_CHARS] in stems for key in keys) for keys in self._words)
         return shared < _MIN_COVERAGE * len(self._words)
 
     def find_altered_fact(self) -> tuple[Term, Evidence, Sequence[Term]] | None:
@@ -154,6 +154,8 @@ def _need_no_proof(
     counts these things.
     """
     numbers = [fact for fact in facts if fact.is_number][:_MAX_NUMBERS_TO_DERIVE]
+    if not numbers:
+        return set()
     spelled = {number.start for number in numbers if not number.text[0].isdigit()}
     counted = frozenset[str]().union(*(each.counted for each in passages))
     after = {first.start: second.key for first, second in pairwise(content)}

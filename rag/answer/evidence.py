@@ -19,6 +19,7 @@ from rag.query.results import Hit, Span, link_to_text, text_of
 MIN_SAME_WORDS = 0.85  # share of an altered quotation's words that the passage has in the same order
 _WINDOW_MARGIN = 12  # tokens on each side of the expected place of a quotation
 RARE_WORD_WEIGHT = 1.0
+STEM_CHARS = 5  # words with the same beginning count as the same: configure, configuration
 _SENTENCE_END = re.compile(
     r"(?<=[.!?])[\"”’)]*+\s++(?=[^\sa-z])|(?<![^\n]{50})\n|\n(?![^\S\n]*+[a-z][^|\n]*(?:\n|$))|\n\n+|(?<=[。！？])"
 )
@@ -145,7 +146,7 @@ def read_terms(text: str, language: str | None) -> list[Term]:
         else:
             is_number = _NUMERAL.fullmatch(key) is not None
             is_joined, thousands, rest = False, 0.0, float(key) if is_number else value or float(lower in ("a", "one"))
-            is_plain_number = is_number and ("," in word or rest % 1 == 0)  # and no version such as 3.10
+            is_plain_number = is_number and ("," in word or rest % 1 == 0)  # 3.10 is a version
             key = str(value) if value else f"{rest:.15g}" if is_plain_number else key  # 3 for 03 and 3.00
         if is_joined:
             if is_after_and:
@@ -202,7 +203,7 @@ def is_derived(value: float, sources: Set[float], addends: Set[float], factors: 
     numbers = (sources | factors) - {value, 0.0, 1.0}
     operands = {each for each in numbers | addends if each >= 10 or each % 1}
     pairs = ((each, addends - {each}) for each in addends & operands)
-    if any(round(value - each, 6) in others or round(value + each, 6) in others for each, others in pairs):
+    if any(round(value - each, 6) in partners or round(value + each, 6) in partners for each, partners in pairs):
         return True
     products = (round(each, 6) for factor in factors - {0.0} for each in (value / factor, value * factor))
     converted = (round(each, 6) for ratio in _UNIT_RATIOS for each in (value * ratio, value / ratio))
@@ -333,6 +334,11 @@ class Evidence:
         keys = frozenset(chain.from_iterable(map(_get_keys, self._terms)))
         months = {TERMS["en"][month_name[int(iso or other)]][0] for iso, other in _DATE.findall(self.text)}
         return keys | months | {_MONTH_NUMBERS[key] for key in keys & _MONTH_NUMBERS.keys()}
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        """The first STEM_CHARS characters of each key."""
+        return frozenset(key[:STEM_CHARS] for key in self.keys)
 
     @cached_property
     def _capitalised(self) -> Mapping[str, Mapping[str, str]]:
